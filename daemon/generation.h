@@ -1,0 +1,105 @@
+/* What the loop thread asks of the engine thread, and what comes back.
+ *
+ * The loop thread fills a generation (generation_create), submits it (engine_submit) and from then on only cancels it.
+ * The engine thread answers with generation_events; they are delivered on the loop thread, in order, and every generation
+ * ends in exactly one event with finished set. After that the loop thread frees it (generation_destroy). */
+#ifndef DAEMON_GENERATION_H
+#define DAEMON_GENERATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct logit_bias {
+    int32_t token;
+    float bias;
+};
+
+/* How tokens are chosen. Defaults in generation_create: the OpenAI ones (temperature 1, top_p 1, no penalties). */
+struct sampling {
+    float temperature;       /* 0: greedy */
+    float top_p;             /* (0, 1] */
+    float min_p;             /* [0, 1]; 0: off */
+    int32_t top_k;           /* 0: off */
+    float repeat_penalty;    /* 1: off; over prompt and output */
+    float presence_penalty;  /* over the output */
+    float frequency_penalty; /* over the output */
+    uint64_t seed;
+    struct logit_bias *bias; /* owned */
+    int n_bias;
+};
+
+enum finish_reason {
+    FINISH_STOP,      /* an end-of-generation token or a stop string */
+    FINISH_LENGTH,    /* max_tokens or the end of the context */
+    FINISH_CANCELLED, /* engine_cancel, or the daemon stops */
+    FINISH_ERROR,     /* the device failed: message says how */
+};
+
+struct generation;
+
+struct token_probability {
+    int32_t token;
+    float logprob;
+};
+
+/* One token with its probabilities. Logprobs are of the model's distribution (before temperature and penalties). */
+struct generation_token {
+    int32_t token;
+    bool has_logprob;              /* false: the first token of an echoed prompt, or no logprobs asked for */
+    float logprob;
+    struct token_probability *top; /* n_top entries, descending; owned by the event */
+    int n_top;
+    uint32_t text_start;           /* byte offset of this token's text in the whole text of the generation
+                                      (echoed prompt first); */
+    uint32_t text_length;          /* bytes of this token's own text before UTF-8 repair */
+};
+
+struct generation_usage {
+    int32_t prompt_tokens, cached_tokens, completion_tokens;
+    double queue_ms, prompt_ms, predicted_ms; /* waiting; first step to first token; first to last token */
+    double first_token_ms;                    /* submit to first token */
+};
+
+/* An event: text that is final (valid UTF-8, no part of a stop string), the tokens it came with, or the end. */
+struct generation_event {
+    struct generation *generation;
+    char *text; /* owned by the event; may be empty while a stop string or a character is being awaited */
+    size_t text_length;
+    struct generation_token *tokens;
+    int n_tokens;
+    bool finished;
+    enum finish_reason reason;
+    char message[512]; /* FINISH_ERROR */
+    struct generation_usage usage; /* valid when finished */
+    struct generation_event *next;
+};
+
+void generation_event_destroy(struct generation_event *event);
+
+struct generation {
+    /* Set by the loop thread before submit; constant after. Owned by the generation. */
+    char id[48];
+    int32_t *prompt; /* tokens */
+    int32_t n_prompt;
+    int32_t max_tokens; /* 0: only with echo; -1: to the end of the context */
+    struct sampling sampling;
+    int n_logprobs; /* -1: none; 0..20: the chosen token's and that many alternatives */
+    bool echo;      /* the prompt's tokens (and logprobs, if asked for) come first, as events */
+    bool ignore_eos;
+    char **stops; /* UTF-8 strings */
+    size_t *stop_lengths;
+    int n_stops;
+    char *session_key; /* prompt_cache_key, or NULL */
+    /* Called on the loop thread for each event; takes ownership of it. */
+    void (*on_event)(struct generation_event *event, void *context);
+    void *context;
+    /* Everything else belongs to the engine. */
+    void *engine_state;
+};
+
+/* NULL when memory is out. */
+struct generation *generation_create(void);
+void generation_destroy(struct generation *generation);
+
+#endif

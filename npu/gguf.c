@@ -270,22 +270,23 @@ static enum npu_status cursor_take(struct cursor *cursor, const char *what, size
     return NPU_OK;
 }
 
+static enum npu_status cursor_copy(struct cursor *cursor, const char *what, void *value, size_t bytes)
+{
+    const uint8_t *from = NULL;
+    enum npu_status status = cursor_take(cursor, what, bytes, &from);
+    if (status == NPU_OK)
+        memcpy(value, from, bytes);
+    return status;
+}
+
 static enum npu_status cursor_u32(struct cursor *cursor, const char *what, uint32_t *value)
 {
-    const uint8_t *bytes;
-    enum npu_status status = cursor_take(cursor, what, sizeof *value, &bytes);
-    if (status == NPU_OK)
-        memcpy(value, bytes, sizeof *value);
-    return status;
+    return cursor_copy(cursor, what, value, sizeof *value);
 }
 
 static enum npu_status cursor_u64(struct cursor *cursor, const char *what, uint64_t *value)
 {
-    const uint8_t *bytes;
-    enum npu_status status = cursor_take(cursor, what, sizeof *value, &bytes);
-    if (status == NPU_OK)
-        memcpy(value, bytes, sizeof *value);
-    return status;
+    return cursor_copy(cursor, what, value, sizeof *value);
 }
 
 static enum npu_status cursor_string(struct cursor *cursor, const char *what, const char **text, size_t *length)

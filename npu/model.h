@@ -58,15 +58,29 @@ struct model_builder {
     int weights_capacity;
 };
 
-/* Metadata "ARCH.key"; the _or form gives a default when absent. */
+/* Metadata "ARCH.key"; the _or forms give a default when absent. */
+bool builder_has(struct model_builder *builder, const char *key);
+bool builder_string_is(struct model_builder *builder, const char *key, const char *expected);
 int64_t builder_int(struct model_builder *builder, const char *key, int64_t low, int64_t high);
 int64_t builder_int_or(struct model_builder *builder, const char *key, int64_t low, int64_t high, int64_t otherwise);
+double builder_float(struct model_builder *builder, const char *key);
 double builder_float_or(struct model_builder *builder, const char *key, double otherwise);
+/* A key that holds one integer for all layers, or an array with one for each. */
+int64_t builder_layer_int(struct model_builder *builder, const char *key, int layer, int64_t low, int64_t high);
+int64_t builder_layer_int_or(struct model_builder *builder, const char *key, int layer, int64_t low, int64_t high,
+                             int64_t otherwise);
 /* A tensor that must have that shape (n_out 1: a vector); builder_find_weight gives NULL when it is absent. */
 const struct weight *builder_weight(struct model_builder *builder, int64_t n_in, int64_t n_out, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 const struct weight *builder_find_weight(struct model_builder *builder, int64_t n_in, int64_t n_out, const char *format,
                                          ...) __attribute__((format(printf, 4, 5)));
+/* Each adds one to the model and returns its index. */
+int builder_add_rope(struct model_builder *builder, struct rope rope);
+int builder_add_kv_layer(struct model_builder *builder, int n_heads, int head_size);
+/* rope_freqs.weight as divisors for a rope over dims elements; NULL when the file has none. */
+const float *builder_rope_factors(struct model_builder *builder, int dims);
+/* What rope.scaling.type and rope.scaling.factor make of positions: 1 when nothing is scaled. */
+double builder_rope_position_scale(struct model_builder *builder);
 void builder_fail(struct model_builder *builder, enum npu_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

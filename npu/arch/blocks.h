@@ -1,0 +1,22 @@
+/* The ops as calls, for descriptions of architectures: each appends one op to the builder's graph.
+ * Activations are indices from graph_activation; layer is NO_INDEX outside layers. Shapes in n_in/n_out of GGUF. */
+#ifndef NPU_ARCH_BLOCKS_H
+#define NPU_ARCH_BLOCKS_H
+
+#include "npu/model.h"
+
+void block_embed(struct model_builder *builder, const struct weight *table, float scale, int out);
+/* n_groups vectors of group_size elements, each normed on its own; weight (or NULL) is shared by the groups. */
+void block_rms_norm(struct model_builder *builder, int layer, const struct weight *weight, double epsilon, int n_groups,
+                    int group_size, int in, int out);
+void block_matmul(struct model_builder *builder, int layer, const struct weight *weight, const struct weight *bias,
+                  int in, int out);
+void block_rope(struct model_builder *builder, int layer, int rope, int n_heads, int head_size, int in_place);
+void block_kv_write(struct model_builder *builder, int layer, int kv_layer, int key, int value);
+void block_attention(struct model_builder *builder, int layer, int kv_layer, enum window window, int n_heads,
+                     int head_size, double scale, int in, int out);
+void block_gated(struct model_builder *builder, int layer, enum activation_function function, int gate, int up,
+                 int out);
+void block_add(struct model_builder *builder, int layer, int in, int in2, int out);
+
+#endif

@@ -45,6 +45,7 @@ struct op {
     const struct weight *weight; /* NULL: none (a norm without weights) */
     const struct weight *bias;   /* OP_MATMUL: NULL or a vector */
     int n_heads, head_size;      /* OP_RMS_NORM: groups; OP_ROPE; OP_ATTENTION: query heads */
+    int width;                   /* OP_GATED, OP_ADD: floats of each vector (layers may differ) */
     int rope;                    /* OP_ROPE: index into model->ropes */
     int kv_layer;                /* OP_KV_WRITE, OP_ATTENTION */
     enum window window;          /* OP_ATTENTION */

@@ -60,18 +60,21 @@ void block_attention(struct model_builder *builder, int layer, int kv_layer, enu
     op->out = out;
 }
 
-void block_gated(struct model_builder *builder, int layer, enum activation_function function, int gate, int up, int out)
+void block_gated(struct model_builder *builder, int layer, enum activation_function function, int width, int gate,
+                 int up, int out)
 {
     struct op *op = graph_add(&builder->model->graph, OP_GATED, layer);
     op->function = function;
+    op->width = width;
     op->in = gate;
     op->in2 = up;
     op->out = out;
 }
 
-void block_add(struct model_builder *builder, int layer, int in, int in2, int out)
+void block_add(struct model_builder *builder, int layer, int width, int in, int in2, int out)
 {
     struct op *op = graph_add(&builder->model->graph, OP_ADD, layer);
+    op->width = width;
     op->in = in;
     op->in2 = in2;
     op->out = out;

@@ -15,8 +15,8 @@ void block_rope(struct model_builder *builder, int layer, int rope, int n_heads,
 void block_kv_write(struct model_builder *builder, int layer, int kv_layer, int key, int value);
 void block_attention(struct model_builder *builder, int layer, int kv_layer, enum window window, int n_heads,
                      int head_size, double scale, int in, int out);
-void block_gated(struct model_builder *builder, int layer, enum activation_function function, int gate, int up,
-                 int out);
-void block_add(struct model_builder *builder, int layer, int in, int in2, int out);
+void block_gated(struct model_builder *builder, int layer, enum activation_function function, int width, int gate,
+                 int up, int out);
+void block_add(struct model_builder *builder, int layer, int width, int in, int in2, int out);
 
 #endif

@@ -73,7 +73,7 @@ void arch_llama_build(struct model_builder *builder)
         block_attention(builder, layer, kv_layer, WINDOW_FULL, n_heads, head_size, scale, query, attended);
         block_matmul(builder, layer, builder_weight(builder, n_query, n_embd, "blk.%d.attn_output.weight", layer),
                      builder_find_weight(builder, n_embd, 1, "blk.%d.attn_output.bias", layer), attended, projected);
-        block_add(builder, layer, hidden, projected, hidden);
+        block_add(builder, layer, n_embd, hidden, projected, hidden);
 
         block_rms_norm(builder, layer, builder_weight(builder, n_embd, 1, "blk.%d.ffn_norm.weight", layer), epsilon, 1,
                        n_embd, hidden, normed);
@@ -81,10 +81,10 @@ void arch_llama_build(struct model_builder *builder)
                      builder_find_weight(builder, n_ff, 1, "blk.%d.ffn_gate.bias", layer), normed, gate);
         block_matmul(builder, layer, builder_weight(builder, n_embd, n_ff, "blk.%d.ffn_up.weight", layer),
                      builder_find_weight(builder, n_ff, 1, "blk.%d.ffn_up.bias", layer), normed, up);
-        block_gated(builder, layer, ACTIVATION_SILU, gate, up, gated);
+        block_gated(builder, layer, ACTIVATION_SILU, n_ff, gate, up, gated);
         block_matmul(builder, layer, builder_weight(builder, n_ff, n_embd, "blk.%d.ffn_down.weight", layer),
                      builder_find_weight(builder, n_embd, 1, "blk.%d.ffn_down.bias", layer), gated, projected);
-        block_add(builder, layer, hidden, projected, hidden);
+        block_add(builder, layer, n_embd, hidden, projected, hidden);
     }
 
     block_rms_norm(builder, NO_INDEX, builder_weight(builder, n_embd, 1, "output_norm.weight"), epsilon, 1, n_embd,

@@ -1,0 +1,162 @@
+/* Sessions: token histories whose K/V stays in the pool between requests.
+ *
+ * A session is busy (one generation works in it), idle, or evicted (its blocks were given up, its tokens are remembered
+ * for a while). A request opens a session: it goes on with an idle one that it extends or parts from at most a block
+ * before its end, else it forks: full blocks are shared, the rest of the common prefix is copied. The prefix is the
+ * longest over all full blocks of the pool and the last, partly filled blocks of idle sessions.
+ * Idle sessions keep their blocks until the memory is needed: the least recently used goes first, pinned ones never.
+ *
+ * Pure C. Thread: one (the engine's). Sessions belong to the table; a pointer is valid while the session is busy, or
+ * until the next call that may acquire blocks. */
+#ifndef DAEMON_SESSION_H
+#define DAEMON_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/kv_pool.h"
+#include "npu/error.h"
+
+struct session_table;
+struct session;
+
+/* A place in the list of idle sessions that a prompt may go on with behind a given block. */
+struct session_anchor {
+    struct session *session;
+    struct session_anchor *previous, *next;
+    int32_t block; /* a full block of the session or KV_NO_BLOCK: the list's */
+    bool linked;
+};
+
+enum session_state {
+    SESSION_BUSY,
+    SESSION_IDLE,
+    SESSION_EVICTED,
+};
+
+/* Read-only for others. */
+struct session {
+    uint64_t id; /* never 0, never used twice */
+    char *key; /* prompt_cache_key, or NULL */
+    enum session_state state;
+    bool pinned;
+    int32_t *tokens; /* the history: n_tokens of them, the K/V of the first n_resident is in blocks */
+    int32_t n_tokens;
+    int32_t n_resident;
+    int32_t *blocks; /* n_blocks, of which the first n_full are full blocks of the pool, the others private */
+    int32_t n_blocks;
+    int32_t n_full;
+    uint32_t turns; /* requests so far */
+    uint64_t created_us, used_us;
+    /* The table's. */
+    uint64_t key_hash;
+    int32_t tokens_capacity, blocks_capacity;
+    struct session *previous, *next; /* in the list of its state, least recently used first */
+    struct session_anchor anchors[2];
+};
+
+struct session_table_options {
+    int32_t max_sessions; /* in all states; the least recently used unpinned are forgotten past it */
+    uint64_t id_seed; /* where ids start: another for each run of the daemon */
+    void *context;
+    /* Copies the K/V of one block to another. On failure less of the prefix is reused. */
+    enum npu_status (*copy_block)(void *context, int32_t from, int32_t to);
+    /* May be NULL. Told before the blocks of an idle session are given up for others. */
+    void (*on_evict)(void *context, const struct session *session);
+};
+
+/* Borrows the pool. */
+enum npu_status session_table_create(struct session_table **ret_table, const struct session_table_options *options,
+                                     struct kv_pool *pool, struct npu_error *error);
+void session_table_destroy(struct session_table *table); /* gives all blocks back; NULL is fine */
+
+enum session_source {
+    SESSION_SOURCE_NONE, /* nothing was cached */
+    SESSION_SOURCE_RESIDENT, /* the session itself went on */
+    SESSION_SOURCE_SHARED, /* blocks of others were shared or copied */
+};
+
+/* Why less than the whole history was cached. */
+enum cache_miss {
+    CACHE_MISS_NONE, /* it was cached, but for the last block of a busy session */
+    CACHE_MISS_FIRST_USE, /* no history is known that begins like this */
+    CACHE_MISS_DIFFERS, /* the prompt parts from the history at differs_at */
+    CACHE_MISS_EVICTED, /* the history was known but its blocks had been given up */
+};
+
+struct session_start {
+    int32_t n_cached; /* positions that need not be computed */
+    enum session_source source;
+    uint64_t source_id; /* the session that the prefix came from, as far as it is known; 0: none */
+    enum cache_miss miss;
+    int32_t differs_at; /* the first position that differs from that history; -1: none does */
+};
+
+struct session_request {
+    const int32_t *tokens;
+    int32_t n_tokens; /* at least 1 */
+    int32_t max_cached; /* at most this many positions may come from the cache (n_tokens - 1: all but the last) */
+    const char *key; /* or NULL */
+};
+
+/* How many blocks that are not spoken for (neither held nor pinned) the request's tokens and one more will take. */
+int32_t session_blocks_needed(const struct session_table *table, const struct session_request *request);
+
+/* A busy session that holds the request's tokens. NULL: no memory. */
+struct session *session_open(struct session_table *table, const struct session_request *request, uint64_t now_us,
+                             struct session_start *ret_start);
+
+/* Ends the work on a busy session: it is idle, with the tokens whose K/V is resident as its history. It is gone when it
+ * holds none. */
+void session_close(struct session_table *table, struct session *session, uint64_t now_us);
+
+/* Busy sessions: another known token at the end (false: no memory). */
+bool session_append(struct session *session, int32_t token);
+
+/* Busy sessions: blocks for positions below n_positions, evicting idle sessions if need be. Returns how many positions
+ * have a block now (less than asked for: the pool is exhausted). */
+int32_t session_reserve(struct session_table *table, struct session *session, int32_t n_positions);
+
+/* Busy sessions: the K/V of the next n positions has been computed. Full blocks go to the pool's index. */
+void session_commit(struct session_table *table, struct session *session, int32_t n);
+
+/* Busy sessions: takes over full blocks that the pool has meanwhile got for the next positions, up to max_cached.
+ * Returns how many positions that saved. */
+int32_t session_skip_ahead(struct session_table *table, struct session *session, int32_t max_cached);
+
+/* Both busy: session stands at the start of a block that other is computing or about to compute, after the same prefix;
+ * waiting for other saves the work. */
+bool session_awaits(const struct session *session, const struct session *other, int32_t max_cached);
+
+/* Busy sessions: gives the blocks back (full ones stay findable) and keeps the tokens; later session_move_in takes what
+ * is still there and returns how many positions are resident. */
+void session_move_out(struct session_table *table, struct session *session);
+int32_t session_move_in(struct session_table *table, struct session *session, int32_t max_cached);
+
+/* By id, in any state; NULL: unknown. By key: the most recently used one. */
+struct session *session_by_id(const struct session_table *table, uint64_t id);
+struct session *session_by_key(const struct session_table *table, const char *key);
+
+/* Every session, state by state, the least recently used first: start with NULL; NULL ends. */
+struct session *session_next(const struct session_table *table, const struct session *session);
+int32_t session_count(const struct session_table *table, enum session_state state);
+
+/* Operations on sessions by request of a user. A busy session is NPU_ERROR_INPUT. */
+
+/* A new idle session with the first n_tokens tokens of any session (a busy one, too); full blocks are shared. */
+enum npu_status session_fork(struct session_table *table, struct session *session, int32_t n_tokens, const char *key,
+                             uint64_t now_us, struct session **ret_session, struct npu_error *error);
+/* Cuts the history back to n_tokens. Full blocks behind the cut stay findable. */
+enum npu_status session_truncate(struct session_table *table, struct session *session, int32_t n_tokens,
+                                 struct npu_error *error);
+/* Pinned sessions are never evicted; together they may hold at most half the pool (NPU_ERROR_INPUT past that). Allowed
+ * while busy. A pinned session that grows past the limit loses its pin. Pinning twice is fine. */
+enum npu_status session_pin(struct session_table *table, struct session *session, struct npu_error *error);
+void session_unpin(struct session_table *table, struct session *session);
+/* Forgets the session; blocks that no other one references are freed and not found again. */
+enum npu_status session_delete(struct session_table *table, struct session *session, struct npu_error *error);
+
+/* For tests: the table, the sessions and the pool agree. */
+bool session_table_is_consistent(const struct session_table *table);
+
+#endif

@@ -1,24 +1,39 @@
 #include "npu/executor.h"
 
+#include "npu/step.h"
+
+static enum npu_status check_block(const struct executor *executor, int32_t block, struct npu_error *error)
+{
+    if (block < 0 || block >= executor->n_blocks)
+        return npu_error_set(error, NPU_ERROR_INPUT, "KV block %d, must be 0 to %d", block, executor->n_blocks - 1);
+    return NPU_OK;
+}
+
 enum npu_status executor_step(struct executor *executor, const struct step *step, struct row_result *results,
                               struct npu_error *error)
 {
-    return executor->interface->step(executor, step, results, error);
+    enum npu_status status = step_validate(executor, step, error);
+    return status != NPU_OK ? status : executor->interface->step(executor, step, results, error);
 }
 
 enum npu_status executor_read_block(struct executor *executor, int32_t block, void *to, struct npu_error *error)
 {
-    return executor->interface->read_block(executor, block, to, error);
+    enum npu_status status = check_block(executor, block, error);
+    return status != NPU_OK ? status : executor->interface->read_block(executor, block, to, error);
 }
 
 enum npu_status executor_write_block(struct executor *executor, int32_t block, const void *from, struct npu_error *error)
 {
-    return executor->interface->write_block(executor, block, from, error);
+    enum npu_status status = check_block(executor, block, error);
+    return status != NPU_OK ? status : executor->interface->write_block(executor, block, from, error);
 }
 
 enum npu_status executor_copy_block(struct executor *executor, int32_t from, int32_t to, struct npu_error *error)
 {
-    return executor->interface->copy_block(executor, from, to, error);
+    enum npu_status status = check_block(executor, from, error);
+    if (status == NPU_OK)
+        status = check_block(executor, to, error);
+    return status != NPU_OK ? status : executor->interface->copy_block(executor, from, to, error);
 }
 
 void executor_destroy(struct executor *executor)

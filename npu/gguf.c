@@ -521,8 +521,8 @@ static enum npu_status read_tensor_infos(struct cursor *cursor)
     struct gguf_file *file = cursor->file;
     for (int i = 0; i < file->n_tensors; i++) {
         struct named_tensor *tensor = &file->tensors[i];
-        const char *name;
-        size_t length;
+        const char *name = NULL;
+        size_t length = 0;
         char shown[72];
         enum npu_status status;
         snprintf(cursor->where, sizeof cursor->where, "tensor %d of %d", i + 1, file->n_tensors);

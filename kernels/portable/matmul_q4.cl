@@ -1,0 +1,28 @@
+/* One tile of 8 weight rows (LAYOUT_Q4) times n rows of quantized activations, n at most 4 and known when compiled.
+ * The integer products of a block are exact; per block, in order: sum = fma(products, d * scale, sum), then
+ * sum = fma(m, sums, sum). The same arithmetic in portable/ and x86/, so both give the same bits. */
+static inline void tile_q4(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
+{
+    for (int r = 0; r < n; r++)
+        sum[r] = 0.0f;
+    for (int b = 0; b < blocks; b++) {
+        __global const uchar *w = tile + (size_t)b * 160;
+        float8 d = vload_half8(0, (__global const half *)(w + 128)), m = vload_half8(0, (__global const half *)(w + 144));
+        int8 products[4] = {0, 0, 0, 0};
+        for (int j = 0; j < 4; j++) {
+            uint8 words = vload8(j, (__global const uint *)w);
+            for (int i = 0; i < 4; i++) {
+                int8 low = as_int8((words >> (uint8)(8 * i)) & (uint8)15);
+                int8 high = as_int8((words >> (uint8)(8 * i + 4)) & (uint8)15);
+                for (int r = 0; r < n; r++) {
+                    __global const char *values = (__global const char *)(x.values + ((size_t)r * blocks + b) * 8);
+                    products[r] += low * (int)values[4 * j + i] + high * (int)values[16 + 4 * j + i];
+                }
+            }
+        }
+        for (int r = 0; r < n; r++) {
+            sum[r] = fma(convert_float8(products[r]), d * x.scales[(size_t)r * blocks + b], sum[r]);
+            sum[r] = fma(m, (float8)x.sums[(size_t)r * blocks + b], sum[r]);
+        }
+    }
+}

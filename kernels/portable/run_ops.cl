@@ -1,0 +1,128 @@
+/* The one kernel: walks entries [first, last) of the op table. With all of the table in one launch, work-groups meet at a
+ * barrier in global memory where an entry asks for it; with one entry a launch no barrier is needed. */
+static void run_entry(const struct context *c, __global const struct op_entry *e)
+{
+    switch (e->kind) {
+    case ENTRY_EMBED:
+        op_embed(c, e);
+        break;
+    case ENTRY_NORM:
+        op_norm(c, e);
+        break;
+    case ENTRY_MATMUL:
+        op_matmul(c, e);
+        break;
+    case ENTRY_HEADS:
+        op_heads(c, e);
+        break;
+    case ENTRY_ATTENTION:
+        op_attention(c, e);
+        break;
+    case ENTRY_ATTENTION_MERGE:
+        op_attention_merge(c, e);
+        break;
+    case ENTRY_GATED:
+        op_gated(c, e);
+        break;
+    case ENTRY_ADD:
+        op_add(c, e);
+        break;
+    case ENTRY_GATHER:
+        op_gather(c, e);
+        break;
+    case ENTRY_SELECT:
+        op_select(c, e);
+        break;
+    case ENTRY_SELECT_MERGE:
+        op_select_merge(c, e);
+        break;
+    }
+}
+
+#if ONE_LAUNCH
+/* sync is the input buffer, whose barrier words the host zeroes for each step.
+ * Returns 0 when the barrier was given up: every group then leaves, and the host runs the step again one op a launch. */
+static int meet(__global int *sync, int target, int spin_limit)
+{
+    __global volatile atomic_int *arrived = (__global volatile atomic_int *)(sync + INPUT_ARRIVED);
+    __global volatile atomic_int *abandoned = (__global volatile atomic_int *)(sync + INPUT_ABANDONED);
+    atomic_fetch_add_explicit(arrived, 1, memory_order_acq_rel, memory_scope_device);
+    int spins = 0;
+    while (atomic_load_explicit(arrived, memory_order_acquire, memory_scope_device) < target) {
+        spin_pause();
+        if (++spins < spin_limit && (spins & 1023) != 0)
+            continue;
+        if (spins >= spin_limit)
+            atomic_store_explicit(abandoned, 1, memory_order_release, memory_scope_device);
+        if (atomic_load_explicit(abandoned, memory_order_acquire, memory_scope_device))
+            return 0;
+    }
+    return 1;
+}
+#endif
+
+#if WEIGHT_SEGMENTS > 2
+#define WEIGHT_ARGUMENTS                                                                                             \
+    __global const uchar *weights0, __global const uchar *weights1, __global const uchar *weights2,                 \
+        __global const uchar *weights3
+#elif WEIGHT_SEGMENTS > 1
+#define WEIGHT_ARGUMENTS __global const uchar *weights0, __global const uchar *weights1
+#else
+#define WEIGHT_ARGUMENTS __global const uchar *weights0
+#endif
+#if KV_SEGMENTS > 2
+#define KV_ARGUMENTS __global kv_element *kv0, __global kv_element *kv1, __global kv_element *kv2, __global kv_element *kv3
+#elif KV_SEGMENTS > 1
+#define KV_ARGUMENTS __global kv_element *kv0, __global kv_element *kv1
+#else
+#define KV_ARGUMENTS __global kv_element *kv0
+#endif
+
+__kernel void run_ops(__global const struct op_entry *table, int first, int last, __global int *sync, int spin_limit,
+                      __global const int *input,  __global float *arena, __global const float *vectors,
+                      int blocks_per_segment, int block_elements, WEIGHT_ARGUMENTS, KV_ARGUMENTS)
+{
+    struct context c;
+    c.input = input;
+    c.arena = arena;
+    c.vectors = vectors;
+    c.blocks_per_segment = blocks_per_segment;
+    c.block_elements = block_elements;
+    c.weights[0] = weights0;
+    c.kv[0] = kv0;
+#if WEIGHT_SEGMENTS > 1
+    c.weights[1] = weights1;
+#endif
+#if WEIGHT_SEGMENTS > 2
+    c.weights[2] = weights2;
+    c.weights[3] = weights3;
+#endif
+#if KV_SEGMENTS > 1
+    c.kv[1] = kv1;
+#endif
+#if KV_SEGMENTS > 2
+    c.kv[2] = kv2;
+    c.kv[3] = kv3;
+#endif
+    c.worker = (int)get_global_id(0);
+    c.workers = (int)get_global_size(0);
+#if ONE_LAUNCH
+    int met = 0;
+#endif
+    for (int i = first; i < last; i++) {
+        run_entry(&c, table + i);
+#if ONE_LAUNCH
+        /* One work-item per group: the barrier between groups is all that is needed. */
+        if (c.workers > 1 && (table[i].flags & FLAG_BARRIER) && i + 1 < last &&
+            !meet(sync, ++met * c.workers, spin_limit))
+            return;
+#endif
+    }
+#if ONE_LAUNCH
+    /* So that the stamp says that every group has done its share. */
+    if (c.workers > 1 && last - first > 1 && !meet(sync, ++met * c.workers, spin_limit))
+        return;
+#endif
+    if (c.worker == 0)
+        ((__global int *)arena)[input[INPUT_DONE]] = input[INPUT_STAMP];
+}

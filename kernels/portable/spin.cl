@@ -1,0 +1,3 @@
+static inline void spin_pause(void)
+{
+}

@@ -1,0 +1,4 @@
+static inline void spin_pause(void)
+{
+    __builtin_ia32_pause();
+}

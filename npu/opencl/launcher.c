@@ -1,0 +1,195 @@
+#include "npu/opencl/launcher.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/op_entry.h"
+
+enum {
+    PROBE_ROUNDS = 1000,
+    PROBE_SPINS = 200000,
+    EACH_STEPS_FIRST = 16, /* how long one op a launch lasts after the first disturbance; doubles while it goes on */
+    EACH_STEPS_MOST = 512,
+};
+static const double barrier_limit_us = 20.0;
+static const double slow_factor = 3.0, slow_least_us = 3000.0; /* slower than usual by both: disturbed */
+
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static enum npu_status failed(struct npu_error *error, const char *call, cl_int code)
+{
+    return npu_error_set(error, NPU_ERROR_DEVICE, "%s: %s (%d)", call, opencl_error_name(code), code);
+}
+
+struct probe {
+    cl_kernel barrier, spin;
+    cl_mem sync, words, result;
+};
+
+static void probe_done(struct probe *probe)
+{
+    if (probe->barrier)
+        clReleaseKernel(probe->barrier);
+    if (probe->spin)
+        clReleaseKernel(probe->spin);
+    if (probe->sync)
+        clReleaseMemObject(probe->sync);
+    if (probe->words)
+        clReleaseMemObject(probe->words);
+    if (probe->result)
+        clReleaseMemObject(probe->result);
+}
+
+static cl_int zero_sync(struct launcher *launcher, cl_mem sync)
+{
+    static const cl_int zeros[64] = {0};
+    return clEnqueueWriteBuffer(launcher->queue, sync, CL_TRUE, 0, sizeof zeros, zeros, 0, NULL, NULL);
+}
+
+static cl_int run_timed(struct launcher *launcher, cl_kernel kernel, size_t workers, double *us)
+{
+    size_t one = 1;
+    double start = now_us();
+    cl_int code = clEnqueueNDRangeKernel(launcher->queue, kernel, 1, NULL, &workers, &one, 0, NULL, NULL);
+    if (code == CL_SUCCESS)
+        code = clFinish(launcher->queue);
+    *us = now_us() - start;
+    return code;
+}
+
+/* Times the spins first (one worker waits for nobody), so that a barrier that hangs is given up after a second. */
+static cl_int measure(struct launcher *launcher, struct probe *probe, int *good_rounds)
+{
+    int workers = launcher->profile->workers, spins = PROBE_SPINS, rounds = PROBE_ROUNDS;
+    double us = 0;
+    cl_int code = clSetKernelArg(probe->spin, 0, sizeof probe->sync, &probe->sync);
+    code |= clSetKernelArg(probe->spin, 1, sizeof spins, &spins);
+    code |= clSetKernelArg(probe->spin, 2, sizeof probe->result, &probe->result);
+    for (int i = 0; i < 2 && code == CL_SUCCESS; i++) { /* the first run compiles */
+        code = zero_sync(launcher, probe->sync);
+        if (code == CL_SUCCESS)
+            code = run_timed(launcher, probe->spin, 1, &us);
+    }
+    if (code != CL_SUCCESS)
+        return code;
+    double limit = us > 0 ? PROBE_SPINS / us * 1e6 : 1e8;
+    launcher->spin_limit = limit > 1e9 ? 1000000000 : limit < 1e5 ? 100000 : (int)limit;
+
+    int short_limit = launcher->spin_limit / 10; /* a probe that hangs costs a tenth of a second */
+    code = clSetKernelArg(probe->barrier, 0, sizeof probe->sync, &probe->sync);
+    code |= clSetKernelArg(probe->barrier, 1, sizeof short_limit, &short_limit);
+    code |= clSetKernelArg(probe->barrier, 2, sizeof rounds, &rounds);
+    code |= clSetKernelArg(probe->barrier, 3, sizeof probe->words, &probe->words);
+    code |= clSetKernelArg(probe->barrier, 4, sizeof probe->result, &probe->result);
+    *good_rounds = 0;
+    launcher->barrier_us = 1e9;
+    for (int attempt = 0; attempt < 4 && code == CL_SUCCESS; attempt++) {
+        cl_int results[256] = {0};
+        code = zero_sync(launcher, probe->sync);
+        if (code == CL_SUCCESS)
+            code = run_timed(launcher, probe->barrier, (size_t)workers, &us);
+        if (code == CL_SUCCESS)
+            code = clEnqueueReadBuffer(launcher->queue, probe->result, CL_TRUE, 0, (size_t)workers * sizeof *results,
+                                       results, 0, NULL, NULL);
+        int worst = PROBE_ROUNDS;
+        for (int i = 0; i < workers; i++)
+            worst = results[i] < worst ? results[i] : worst;
+        *good_rounds = worst;
+        if (us / (2.0 * PROBE_ROUNDS) < launcher->barrier_us)
+            launcher->barrier_us = us / (2.0 * PROBE_ROUNDS);
+        if (worst < PROBE_ROUNDS)
+            break;
+    }
+    return code;
+}
+
+enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl_program program, char *reason,
+                               size_t reason_size, struct npu_error *error)
+{
+    const struct device_profile *profile = launcher->profile;
+    launcher->one_launch = false;
+    launcher->spin_limit = 1;
+    reason[0] = '\0';
+    if (!profile->is_cpu || profile->workers > 256) {
+        snprintf(reason, reason_size, "a device of thousands of lanes");
+        return NPU_OK;
+    }
+    if (profile->workers == 1) { /* nobody to meet */
+        launcher->one_launch = true;
+        return NPU_OK;
+    }
+    if (!profile->atomics) {
+        snprintf(reason, reason_size, "the driver reports no OpenCL 3.0 device-scope atomics");
+        return NPU_OK;
+    }
+    struct probe probe = {0};
+    cl_int code, codes[5];
+    probe.barrier = clCreateKernel(program, "probe_barrier", &codes[0]);
+    probe.spin = clCreateKernel(program, "probe_spin", &codes[1]);
+    probe.sync = clCreateBuffer(context, CL_MEM_READ_WRITE, 4096, NULL, &codes[2]);
+    probe.words = clCreateBuffer(context, CL_MEM_READ_WRITE, 256 * 64, NULL, &codes[3]);
+    probe.result = clCreateBuffer(context, CL_MEM_READ_WRITE, 4096, NULL, &codes[4]);
+    code = codes[0] | codes[1] | codes[2] | codes[3] | codes[4];
+    int good = 0;
+    if (code == CL_SUCCESS)
+        code = measure(launcher, &probe, &good);
+    probe_done(&probe);
+    if (code != CL_SUCCESS)
+        return failed(error, "the barrier probe", code);
+    if (good < PROBE_ROUNDS)
+        snprintf(reason, reason_size, "the probe's groups did not run together (%d of %d rounds)", good, PROBE_ROUNDS);
+    else if (launcher->barrier_us > barrier_limit_us)
+        snprintf(reason, reason_size, "a barrier takes %.1f us", launcher->barrier_us);
+    else
+        launcher->one_launch = true;
+    return NPU_OK;
+}
+
+enum npu_status launcher_run(struct launcher *launcher, int first, int last, size_t lanes, struct npu_error *error)
+{
+    cl_int code = clSetKernelArg(launcher->kernel, ARGUMENT_FIRST, sizeof first, &first);
+    code |= clSetKernelArg(launcher->kernel, ARGUMENT_LAST, sizeof last, &last);
+    code |= clSetKernelArg(launcher->kernel, ARGUMENT_SPIN_LIMIT, sizeof launcher->spin_limit, &launcher->spin_limit);
+    if (code != CL_SUCCESS)
+        return failed(error, "clSetKernelArg", code);
+    size_t local = (size_t)launcher->profile->local_size, global = (lanes + local - 1) / local * local;
+    code = clEnqueueNDRangeKernel(launcher->queue, launcher->kernel, 1, NULL, &global, &local, 0, NULL, NULL);
+    if (code != CL_SUCCESS)
+        return failed(error, "clEnqueueNDRangeKernel", code);
+    return NPU_OK;
+}
+
+enum launch_mode launcher_mode(struct launcher *launcher, int bucket)
+{
+    if (!launcher->one_launch)
+        return LAUNCH_EACH;
+    struct launch_calm *calm = &launcher->calm[bucket];
+    if (calm->each_left == 0)
+        return LAUNCH_ONE;
+    calm->each_left--;
+    return LAUNCH_EACH;
+}
+
+void launcher_note(struct launcher *launcher, int bucket, enum launch_mode mode, double us)
+{
+    struct launch_calm *calm = &launcher->calm[bucket];
+    if (mode != LAUNCH_ONE)
+        return;
+    if (calm->usual_us > 0 && us > slow_factor * calm->usual_us && us > calm->usual_us + slow_least_us &&
+        launcher->profile->workers > 1) {
+        calm->backoff = calm->backoff == 0                     ? EACH_STEPS_FIRST
+                        : 2 * calm->backoff > EACH_STEPS_MOST ? EACH_STEPS_MOST
+                                                               : 2 * calm->backoff;
+        calm->each_left = calm->backoff;
+        calm->switches++;
+        return;
+    }
+    calm->backoff = 0;
+    calm->usual_us = calm->usual_us == 0 ? us : calm->usual_us + 0.1 * (us - calm->usual_us);
+}

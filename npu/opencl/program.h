@@ -1,0 +1,29 @@
+/* The kernel program: sources put together for a device profile, compiled, and cached on disk by everything that decides
+ * the result (sources, options, platform, device, driver version). */
+#ifndef NPU_OPENCL_PROGRAM_H
+#define NPU_OPENCL_PROGRAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "npu/opencl/device.h"
+
+struct program_options {
+    int weight_segments, kv_segments; /* 1, 2 or 4 */
+    int max_head_size;
+    bool kv_half;
+    bool one_launch;
+    bool x86_kernels;
+};
+
+struct program {
+    cl_program program;
+    uint64_t key; /* of the sources, options, device and driver: what the arithmetic depends on */
+    bool from_cache;
+};
+
+/* cache_dir may be NULL (no cache). A cache that cannot be read or written is no error: the program is compiled. */
+enum npu_status program_build(struct program *program, cl_context context, const struct device_profile *profile,
+                              const struct program_options *options, const char *cache_dir, struct npu_error *error);
+
+#endif

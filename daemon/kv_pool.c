@@ -328,6 +328,11 @@ bool kv_pool_is_pinned(const struct kv_pool *pool, int32_t block)
     return block_at(pool, block)->pins > 0;
 }
 
+bool kv_pool_is_free(const struct kv_pool *pool, int32_t block)
+{
+    return block_at(pool, block)->state == BLOCK_FREE;
+}
+
 bool kv_pool_is_shared(const struct kv_pool *pool, int32_t block)
 {
     return block_at(pool, block)->references > 1;

@@ -62,6 +62,7 @@ void kv_pool_pin(struct kv_pool *pool, int32_t block);
 void kv_pool_unpin(struct kv_pool *pool, int32_t block);
 bool kv_pool_is_held(const struct kv_pool *pool, int32_t block); /* held or pinned */
 bool kv_pool_is_pinned(const struct kv_pool *pool, int32_t block);
+bool kv_pool_is_free(const struct kv_pool *pool, int32_t block);
 bool kv_pool_is_shared(const struct kv_pool *pool, int32_t block); /* by two references or more */
 
 struct kv_pool_counters {

@@ -99,7 +99,7 @@ struct session_request {
     const char *key; /* or NULL */
 };
 
-/* How many blocks that are not spoken for (neither held nor pinned) the request's tokens and one more will take. */
+/* How many blocks that are not spoken for (neither held nor pinned) the request's tokens will take. */
 int32_t session_blocks_needed(const struct session_table *table, const struct session_request *request);
 
 /* A busy session that holds the request's tokens. NULL: no memory. */

@@ -106,7 +106,7 @@ struct session_match session_find_match(const struct session_table *table, const
 
 int32_t session_blocks_needed(const struct session_table *table, const struct session_request *request)
 {
-    int32_t needed = request->n_tokens / KV_BLOCK_TOKENS + 1;
+    int32_t needed = (request->n_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     int32_t last = KV_NO_BLOCK;
     for (int32_t i = 0; (i + 1) * KV_BLOCK_TOKENS <= request->max_cached; i++) {
         last = kv_pool_lookup(table->pool, last, request->tokens + (size_t)i * KV_BLOCK_TOKENS);

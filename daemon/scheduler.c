@@ -1,0 +1,389 @@
+/* The queue, admission, and running a step. */
+#include "daemon/scheduler_state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum npu_status copy_block(void *context, int32_t from, int32_t to)
+{
+    struct scheduler *scheduler = context;
+    return executor_copy_block(scheduler->executor, from, to, NULL);
+}
+
+enum npu_status scheduler_create(struct scheduler **ret_scheduler, const struct scheduler_options *options,
+                                 struct executor *executor, const struct scheduler_callbacks *callbacks,
+                                 struct npu_error *error)
+{
+    if (executor->max_rows < 2 || executor->max_rows > EXECUTOR_MAX_ROWS || executor->max_tables < 2 ||
+        executor->max_returning < 2)
+        return npu_error_set(
+            error, NPU_ERROR_INPUT,
+            "the executor allows %d rows, %d tables and %d returning rows a step; the scheduler needs 2..%d "
+            "rows and at least 2 of the others",
+            executor->max_rows, executor->max_tables, executor->max_returning, EXECUTOR_MAX_ROWS);
+    if (options->parallel < 1)
+        return npu_error_set(error, NPU_ERROR_INPUT, "parallel must be at least 1, got %d", options->parallel);
+    struct scheduler *scheduler = calloc(1, sizeof *scheduler);
+    if (scheduler == NULL)
+        return npu_error_set(error, NPU_ERROR_MEMORY, "no memory for the scheduler");
+    scheduler->options = *options;
+    scheduler->callbacks = *callbacks;
+    scheduler->executor = executor;
+    size_t parallel = (size_t)options->parallel, max_rows = (size_t)executor->max_rows;
+    scheduler->running = calloc(parallel, sizeof *scheduler->running);
+    scheduler->candidates = calloc(parallel, sizeof *scheduler->candidates);
+    scheduler->shares = calloc(parallel, sizeof *scheduler->shares);
+    scheduler->rows = calloc(max_rows, sizeof *scheduler->rows);
+    scheduler->results = calloc(max_rows, sizeof *scheduler->results);
+    scheduler->tables = calloc((size_t)executor->max_tables, sizeof *scheduler->tables);
+    scheduler->runs = calloc((size_t)executor->max_tables, sizeof *scheduler->runs);
+    enum npu_status status = NPU_OK;
+    if (scheduler->running == NULL || scheduler->candidates == NULL || scheduler->shares == NULL ||
+        scheduler->rows == NULL || scheduler->results == NULL || scheduler->tables == NULL || scheduler->runs == NULL)
+        status = npu_error_set(error, NPU_ERROR_MEMORY, "no memory for the scheduler");
+    if (status == NPU_OK)
+        status = kv_pool_create(&scheduler->pool, executor->n_blocks, error);
+    struct session_table_options sessions = {
+        .max_sessions = options->max_sessions,
+        .id_seed = options->session_id_seed,
+        .context = scheduler,
+        .copy_block = copy_block,
+    };
+    if (status == NPU_OK)
+        status = session_table_create(&scheduler->sessions, &sessions, scheduler->pool, error);
+    if (status != NPU_OK) {
+        scheduler_destroy(scheduler);
+        return status;
+    }
+    *ret_scheduler = scheduler;
+    return NPU_OK;
+}
+
+void scheduler_destroy(struct scheduler *scheduler)
+{
+    if (scheduler == NULL)
+        return;
+    assert(scheduler->n_running == 0 && scheduler->n_waiting == 0);
+    session_table_destroy(scheduler->sessions);
+    kv_pool_destroy(scheduler->pool);
+    free(scheduler->running);
+    free(scheduler->candidates);
+    free(scheduler->shares);
+    free(scheduler->rows);
+    free(scheduler->results);
+    free(scheduler->tables);
+    free(scheduler->runs);
+    free(scheduler);
+}
+
+/* --- the queue ---------------------------------------------------------------------------------------------------- */
+
+static bool leaves_before(const struct sequence *a, const struct sequence *b)
+{
+    if (a->state != b->state)
+        return a->state == SEQUENCE_MOVED_OUT;
+    if (a->state == SEQUENCE_WAITING && a->priority != b->priority)
+        return a->priority > b->priority;
+    return a->order < b->order;
+}
+
+static void enqueue(struct scheduler *scheduler, struct sequence *sequence)
+{
+    struct sequence **link = &scheduler->first_waiting;
+    while (*link != NULL && leaves_before(*link, sequence))
+        link = &(*link)->next;
+    sequence->next = *link;
+    *link = sequence;
+    scheduler->n_waiting++;
+}
+
+static void dequeue(struct scheduler *scheduler, struct sequence *sequence)
+{
+    struct sequence **link = &scheduler->first_waiting;
+    while (*link != sequence)
+        link = &(*link)->next;
+    *link = sequence->next;
+    sequence->next = NULL;
+    scheduler->n_waiting--;
+}
+
+static void start_running(struct scheduler *scheduler, struct sequence *sequence)
+{
+    int at = scheduler->n_running++;
+    for (; at > 0 && scheduler->running[at - 1]->order > sequence->order; at--)
+        scheduler->running[at] = scheduler->running[at - 1];
+    scheduler->running[at] = sequence; /* oldest first */
+    sequence->state = SEQUENCE_RUNNING;
+}
+
+static void stop_running(struct scheduler *scheduler, const struct sequence *sequence)
+{
+    int at = 0;
+    while (scheduler->running[at] != sequence)
+        at++;
+    scheduler->n_running--;
+    memmove(&scheduler->running[at], &scheduler->running[at + 1],
+            (size_t)(scheduler->n_running - at) * sizeof *scheduler->running);
+}
+
+enum npu_status scheduler_submit(struct scheduler *scheduler, struct sequence *sequence, struct npu_error *error)
+{
+    int32_t n_blocks = (sequence->n_prompt + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    int32_t total = kv_pool_count(scheduler->pool).total;
+    if (n_blocks > total)
+        return npu_error_set(error, NPU_ERROR_INPUT, "the prompt has %d tokens; the KV memory holds at most %d",
+                             sequence->n_prompt, total * KV_BLOCK_TOKENS);
+    sequence->order = scheduler->n_submitted++;
+    sequence->submitted_us = scheduler->callbacks.now_us(scheduler->callbacks.context);
+    sequence->state = SEQUENCE_WAITING;
+    enqueue(scheduler, sequence);
+    return NPU_OK;
+}
+
+static void close_session(struct scheduler *scheduler, struct sequence *sequence)
+{
+    uint64_t now_us = scheduler->callbacks.now_us(scheduler->callbacks.context);
+    session_close(scheduler->sessions, sequence->session, now_us);
+    sequence->session = NULL;
+}
+
+void scheduler_cancel(struct scheduler *scheduler, struct sequence *sequence)
+{
+    switch (sequence->state) {
+    case SEQUENCE_NEW:
+    case SEQUENCE_ENDED:
+        return;
+    case SEQUENCE_WAITING:
+        dequeue(scheduler, sequence);
+        break;
+    case SEQUENCE_MOVED_OUT:
+        dequeue(scheduler, sequence);
+        close_session(scheduler, sequence);
+        break;
+    case SEQUENCE_RUNNING:
+        stop_running(scheduler, sequence);
+        close_session(scheduler, sequence);
+        break;
+    }
+    sequence->state = SEQUENCE_ENDED;
+}
+
+void scheduler_set_paused(struct scheduler *scheduler, struct sequence *sequence, bool paused)
+{
+    (void)scheduler;
+    sequence->paused = paused;
+}
+
+void scheduler_move_out(struct scheduler *scheduler, struct sequence *sequence)
+{
+    stop_running(scheduler, sequence);
+    session_move_out(scheduler->sessions, sequence->session);
+    sequence->state = SEQUENCE_MOVED_OUT;
+    sequence->times_moved_out++;
+    enqueue(scheduler, sequence);
+    scheduler->counters.moved_out++;
+}
+
+void scheduler_fail(struct scheduler *scheduler, struct sequence *sequence, const struct npu_error *error)
+{
+    scheduler_cancel(scheduler, sequence);
+    scheduler->callbacks.on_failed(scheduler->callbacks.context, sequence, error);
+}
+
+/* --- admission ---------------------------------------------------------------------------------------------------- */
+
+int32_t scheduler_max_cached(const struct sequence *sequence)
+{
+    int32_t known = sequence->session != NULL ? sequence->session->n_tokens : sequence->n_prompt;
+    bool wants_prompt =
+        sequence->prompt_returns != ROW_RETURN_NOTHING && sequence->n_delivered < sequence->n_prompt - 1;
+    return wants_prompt ? sequence->n_delivered : known - 1;
+}
+
+/* Blocks that are neither held nor promised to prompts that are being read. */
+static int32_t available_blocks(const struct scheduler *scheduler)
+{
+    struct kv_pool_counters kv = kv_pool_count(scheduler->pool);
+    int32_t available = kv.total - kv.held;
+    for (int i = 0; i < scheduler->n_running; i++) {
+        const struct session *session = scheduler->running[i]->session;
+        int32_t n_blocks = (session->n_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+        if (n_blocks > session->n_blocks)
+            available -= n_blocks - session->n_blocks;
+    }
+    return available;
+}
+
+static struct session_request request_of(const struct sequence *sequence)
+{
+    struct session_request request = {
+        .tokens = sequence->prompt,
+        .n_tokens = sequence->n_prompt,
+        .max_cached = scheduler_max_cached(sequence),
+        .key = sequence->key,
+    };
+    if (sequence->session != NULL) {
+        request.tokens = sequence->session->tokens;
+        request.n_tokens = sequence->session->n_tokens;
+    }
+    return request;
+}
+
+/* False: the head of the queue has to wait. */
+static bool admit_first(struct scheduler *scheduler)
+{
+    struct sequence *sequence = scheduler->first_waiting;
+    struct session_request request = request_of(sequence);
+    int32_t needed = session_blocks_needed(scheduler->sessions, &request);
+    int32_t available = available_blocks(scheduler);
+    /* One block for each that runs, so that an arrival does not push another one out at once. */
+    if (scheduler->n_running > 0 && needed + scheduler->n_running > available)
+        return false;
+
+    struct npu_error error;
+    error.status = NPU_OK;
+    if (needed > available)
+        npu_error_set(&error, NPU_ERROR_MEMORY, "%d tokens need %d KV blocks; pinned sessions leave %d of %d",
+                      request.n_tokens, needed, available, kv_pool_count(scheduler->pool).total);
+    uint64_t now_us = scheduler->callbacks.now_us(scheduler->callbacks.context);
+    bool first_time = sequence->session == NULL;
+    if (error.status == NPU_OK && first_time) {
+        sequence->session = session_open(scheduler->sessions, &request, now_us, &sequence->start);
+        if (sequence->session == NULL)
+            npu_error_set(&error, NPU_ERROR_MEMORY, "no memory for a session of %d tokens", request.n_tokens);
+    } else if (error.status == NPU_OK) {
+        session_move_in(scheduler->sessions, sequence->session, request.max_cached);
+    }
+    if (error.status != NPU_OK) {
+        scheduler_fail(scheduler, sequence, &error);
+        return true;
+    }
+    dequeue(scheduler, sequence);
+    start_running(scheduler, sequence);
+    if (first_time) {
+        sequence->started_us = now_us;
+        scheduler->callbacks.on_start(scheduler->callbacks.context, sequence);
+    }
+    return true;
+}
+
+/* --- a step ------------------------------------------------------------------------------------------------------- */
+
+/* Hands the results of one run over. The K/V of all its rows is there. */
+static void deliver(struct scheduler *scheduler, const struct planned_run *run)
+{
+    struct sequence *sequence = run->sequence;
+    struct session *session = sequence->session;
+    const struct scheduler_callbacks *callbacks = &scheduler->callbacks;
+    int32_t last_known = session->n_tokens - 1;
+    session_commit(scheduler->sessions, session, run->n_rows);
+    for (int i = run->first_row; i < run->first_row + run->n_rows; i++) {
+        const struct step_row *row = &scheduler->rows[i];
+        if (row->returns == ROW_RETURN_NOTHING)
+            continue;
+        int32_t next = callbacks->on_row(callbacks->context, sequence, row->position, &scheduler->results[i]);
+        if (row->position < last_known) {
+            sequence->n_delivered = row->position + 1;
+        } else if (next == SEQUENCE_END) {
+            scheduler_cancel(scheduler, sequence);
+        } else if (!session_append(session, next)) {
+            struct npu_error error;
+            npu_error_set(&error, NPU_ERROR_MEMORY, "no memory for a session of %d tokens", session->n_tokens + 1);
+            scheduler_fail(scheduler, sequence, &error);
+        }
+    }
+}
+
+bool scheduler_step(struct scheduler *scheduler)
+{
+    for (;;) {
+        while (scheduler->first_waiting != NULL && scheduler->n_running < scheduler->options.parallel)
+            if (!admit_first(scheduler))
+                break;
+        int n_running = scheduler->n_running;
+        if (scheduler_plan(scheduler))
+            break;
+        if (scheduler->n_running == n_running)
+            return false;
+    }
+
+    struct step step = {scheduler->rows, scheduler->n_rows, scheduler->tables, scheduler->n_runs};
+    struct scheduler_counters *counters = &scheduler->counters;
+    const struct scheduler_callbacks *callbacks = &scheduler->callbacks;
+    struct npu_error error;
+    uint64_t begin_us = callbacks->now_us(callbacks->context);
+    enum npu_status status = executor_step(scheduler->executor, &step, scheduler->results, &error);
+    if (status != NPU_OK) {
+        counters->failed_steps++;
+        begin_us = callbacks->now_us(callbacks->context);
+        status = executor_step(scheduler->executor, &step, scheduler->results, &error);
+    }
+    counters->steps++;
+    counters->last_rows = scheduler->n_rows;
+    counters->last_decode_rows = scheduler->n_decode_rows;
+    counters->last_prompt_rows = scheduler->n_rows - scheduler->n_decode_rows;
+    counters->last_step_us = callbacks->now_us(callbacks->context) - begin_us;
+    for (int i = 0; i < scheduler->n_runs; i++)
+        scheduler->runs[i].sequence->served_step = counters->steps;
+    if (status != NPU_OK) {
+        counters->failed_steps++;
+        for (int i = 0; i < scheduler->n_runs; i++)
+            scheduler_fail(scheduler, scheduler->runs[i].sequence, &error);
+        return true;
+    }
+    counters->decode_rows += (uint64_t)counters->last_decode_rows;
+    counters->prompt_rows += (uint64_t)counters->last_prompt_rows;
+    step_cost_learn(&scheduler->cost, scheduler->n_rows, (double)counters->last_step_us / 1000);
+    for (int i = 0; i < scheduler->n_runs; i++)
+        deliver(scheduler, &scheduler->runs[i]);
+    return true;
+}
+
+/* --- looking in --------------------------------------------------------------------------------------------------- */
+
+int scheduler_running(const struct scheduler *scheduler)
+{
+    return scheduler->n_running;
+}
+
+int scheduler_waiting(const struct scheduler *scheduler)
+{
+    return scheduler->n_waiting;
+}
+
+struct session_table *scheduler_sessions(struct scheduler *scheduler)
+{
+    return scheduler->sessions;
+}
+
+struct kv_pool_counters scheduler_kv_counters(const struct scheduler *scheduler)
+{
+    return kv_pool_count(scheduler->pool);
+}
+
+const struct scheduler_counters *scheduler_count(const struct scheduler *scheduler)
+{
+    return &scheduler->counters;
+}
+
+bool scheduler_is_consistent(const struct scheduler *scheduler)
+{
+    int n_waiting = 0, n_moved_out = 0;
+    for (const struct sequence *s = scheduler->first_waiting; s != NULL; s = s->next, n_waiting++) {
+        if (s->state != SEQUENCE_WAITING && s->state != SEQUENCE_MOVED_OUT)
+            return false;
+        if (s->next != NULL && !leaves_before(s, s->next))
+            return false;
+        n_moved_out += s->state == SEQUENCE_MOVED_OUT;
+    }
+    for (int i = 0; i < scheduler->n_running; i++) {
+        const struct sequence *s = scheduler->running[i];
+        if (s->state != SEQUENCE_RUNNING || s->session->state != SESSION_BUSY ||
+            (i > 0 && scheduler->running[i - 1]->order >= s->order))
+            return false;
+    }
+    return n_waiting == scheduler->n_waiting && scheduler->n_running <= scheduler->options.parallel &&
+           session_count(scheduler->sessions, SESSION_BUSY) == scheduler->n_running + n_moved_out &&
+           session_table_is_consistent(scheduler->sessions);
+}

@@ -467,8 +467,8 @@ static enum http_parser_result feed_body(struct http_parser *parser, const char 
             return fail(parser, API_ERROR_MALFORMED, "");
         }
         parser->framing_bytes += *ret_consumed - (parser->body_length - body_before);
-        /* Chunk sizes, extensions and trailers cost no memory, but nobody sends more of them than of content. */
-        if (parser->framing_bytes > parser->limits.head_bytes + 8 * parser->body_length)
+        /* Chunk sizes, extensions and trailers cost no memory, but they must come to an end. */
+        if (parser->framing_bytes > parser->limits.head_bytes + parser->limits.body_bytes)
             return fail(parser, API_ERROR_MALFORMED, "the chunks of the request body are mostly framing");
     }
     if (!parser->message_complete)

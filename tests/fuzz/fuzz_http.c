@@ -79,7 +79,8 @@ static void read_connection(struct log *log, const char *data, size_t size, unsi
         case HTTP_PARSER_ERROR:
             if (parser->error.kind == API_ERROR_NONE)
                 abort();
-            note(log, "error", parser->error.message);
+            /* The kind only: with two mistakes in the bytes, their cut decides which message comes first. */
+            note(log, "error", api_error_status(parser->error.kind) == 400 ? "400" : parser->error.message);
             open = false;
             break;
         }

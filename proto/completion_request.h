@@ -1,0 +1,39 @@
+/* POST /v1/completions: the request. Source: OpenAI's API reference (legacy completions), plus top_k, min_p,
+ * repeat_penalty and ignore_eos. Unknown fields are ignored, null means the default. Thread: any. */
+#ifndef PROTO_COMPLETION_REQUEST_H
+#define PROTO_COMPLETION_REQUEST_H
+
+#include "proto/request_fields.h"
+
+enum {
+    COMPLETION_MAX_CHOICES = 1024, /* prompts times n */
+};
+
+/* Text, or tokens when text is NULL. */
+struct prompt_field {
+    char *text; /* owned; may hold NUL bytes */
+    size_t length;
+    int32_t *tokens; /* owned; each below n_vocab */
+    int32_t n_tokens;
+};
+
+struct completion_request {
+    struct prompt_field *prompts; /* owned */
+    int n_prompts;
+    bool prompt_is_list; /* several prompts were given, if only one of them */
+    int32_t max_tokens; /* 0 only with echo; 16 */
+    int n; /* choices of each prompt */
+    int logprobs; /* -1: none; else alternatives per token */
+    bool echo;
+    struct sampling_fields sampling;
+    struct stop_fields stop;
+    struct stream_fields stream;
+    char *prompt_cache_key; /* owned, or NULL */
+};
+
+/* On failure nothing is left to clear. */
+bool completion_request_decode(struct completion_request *request, const char *body, size_t length,
+                               const struct request_limits *limits, struct api_error *error);
+void completion_request_clear(struct completion_request *request);
+
+#endif

@@ -1,0 +1,72 @@
+/* Any bytes as the body of POST /v1/completions: a request whose every field is in range, or an error that can be sent.
+ * The same bytes as text of an answer: one event of valid JSON. */
+#include <jansson.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/completion_request.h"
+#include "proto/completion_response.h"
+#include "proto/sse.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void check_request(const struct completion_request *request, const struct request_limits *limits)
+{
+    require(request->n_prompts >= 1 && request->n >= 1 && request->n_prompts * request->n <= COMPLETION_MAX_CHOICES);
+    for (int i = 0; i < request->n_prompts; i++) {
+        const struct prompt_field *prompt = &request->prompts[i];
+        require((prompt->text != NULL) != (prompt->tokens != NULL));
+        for (int32_t j = 0; j < prompt->n_tokens; j++)
+            require(prompt->tokens[j] >= 0 && prompt->tokens[j] < limits->n_vocab);
+    }
+    require(request->max_tokens > 0 || (request->max_tokens == 0 && request->echo));
+    require(request->logprobs >= -1 && request->logprobs <= REQUEST_MAX_LOGPROBS);
+    require(request->sampling.temperature >= 0 && request->sampling.temperature <= 2);
+    require(request->sampling.top_p >= 0 && request->sampling.top_p <= 1 && request->sampling.top_k >= 0);
+    for (int i = 0; i < request->stop.n_stops; i++)
+        require(request->stop.lengths[i] > 0);
+}
+
+static void check_answer(const char *bytes, size_t size)
+{
+    struct response_head head = {.id = "cmpl-1", .model = "m", .fingerprint = "f"};
+    struct response_token token = {.text = bytes, .length = size, .has_logprob = true};
+    struct response_choice choice = {
+        .text = bytes, .text_length = size, .has_logprobs = true, .tokens = &token, .n_tokens = 1};
+    size_t length;
+    char *frame = completion_chunk_frame(&head, &choice, true, NULL, NULL, &length);
+    require(frame != NULL && length == strlen(frame) && strncmp(frame, "data: ", 6) == 0);
+    require(strstr(frame, "\n\n") == frame + length - 2);
+    json_t *value = json_loadb(frame + 6, length - 8, JSON_ALLOW_NUL, NULL);
+    require(value != NULL);
+    json_decref(value);
+    free(frame);
+    char *event = sse_event(NULL, bytes, size, &length);
+    require(event != NULL && memmem(event, length, "\n\n", 2) == event + length - 2);
+    free(event);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct request_limits limits = {.n_vocab = 1000};
+    struct completion_request request;
+    struct api_error error;
+    if (completion_request_decode(&request, (const char *)data, size, &limits, &error)) {
+        check_request(&request, &limits);
+        completion_request_clear(&request);
+    } else {
+        size_t length;
+        char *json = api_error_json(&error, &length);
+        require(json != NULL && error.message[0] != '\0');
+        free(json);
+    }
+    check_answer((const char *)data, size);
+    return 0;
+}

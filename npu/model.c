@@ -14,6 +14,9 @@ static const struct {
     void (*build)(struct model_builder *builder);
 } architectures[] = {
     {"llama", arch_llama_build},
+    {"gemma3", arch_gemma3_build},
+    {"qwen2", arch_qwen2_build},
+    {"qwen3", arch_qwen3_build},
 };
 
 enum {
@@ -111,6 +114,18 @@ double builder_float(struct model_builder *builder, const char *key)
 double builder_float_or(struct model_builder *builder, const char *key, double otherwise)
 {
     return builder_has(builder, key) ? builder_float(builder, key) : otherwise;
+}
+
+enum window builder_layer_window(struct model_builder *builder, int layer, int default_pattern)
+{
+    char name[KEY_BYTES];
+    full_key(builder, "attention.sliding_window_pattern", name);
+    int64_t n;
+    if (gguf_get_array_length(builder->model->file, name, &n))
+        return builder_layer_int(builder, "attention.sliding_window_pattern", layer, 0, 1) ? WINDOW_SLIDING
+                                                                                           : WINDOW_FULL;
+    int64_t pattern = builder_int_or(builder, "attention.sliding_window_pattern", 0, INT32_MAX, default_pattern);
+    return pattern == 0 || layer % pattern != pattern - 1 ? WINDOW_SLIDING : WINDOW_FULL;
 }
 
 bool builder_string_is(struct model_builder *builder, const char *key, const char *expected)

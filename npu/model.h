@@ -69,6 +69,8 @@ double builder_float_or(struct model_builder *builder, const char *key, double o
 int64_t builder_layer_int(struct model_builder *builder, const char *key, int layer, int64_t low, int64_t high);
 int64_t builder_layer_int_or(struct model_builder *builder, const char *key, int layer, int64_t low, int64_t high,
                              int64_t otherwise);
+/* attention.sliding_window_pattern: one flag per layer (true: sliding), or n: every n-th layer is full, 0: none is. */
+enum window builder_layer_window(struct model_builder *builder, int layer, int default_pattern);
 /* A tensor that must have that shape (n_out 1: a vector); builder_find_weight gives NULL when it is absent. */
 const struct weight *builder_weight(struct model_builder *builder, int64_t n_in, int64_t n_out, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -86,5 +88,8 @@ void builder_fail(struct model_builder *builder, enum npu_status status, const c
 
 /* arch/: each fills the model and its graph through the builder. */
 void arch_llama_build(struct model_builder *builder);
+void arch_gemma3_build(struct model_builder *builder);
+void arch_qwen2_build(struct model_builder *builder);
+void arch_qwen3_build(struct model_builder *builder);
 
 #endif

@@ -1,5 +1,7 @@
 #include "npu/arch/blocks.h"
 
+#include <stddef.h>
+
 void block_embed(struct model_builder *builder, const struct weight *table, float scale, int out)
 {
     struct op *op = graph_add(&builder->model->graph, OP_EMBED, NO_INDEX);
@@ -78,4 +80,38 @@ void block_add(struct model_builder *builder, int layer, int width, int in, int 
     op->in = in;
     op->in2 = in2;
     op->out = out;
+}
+
+void block_feed_forward(struct model_builder *builder, int layer, enum activation_function function, int normed,
+                        int projected)
+{
+    struct op_graph *graph = &builder->model->graph;
+    int n_embd = builder->model->n_embd;
+    int n_ff = (int)builder_layer_int(builder, "feed_forward_length", layer, 1, 1 << 20);
+    int gate = graph_activation(graph, "gate", n_ff);
+    int up = graph_activation(graph, "up", n_ff);
+    int gated = graph_activation(graph, "gated", n_ff);
+    block_matmul(builder, layer, builder_weight(builder, n_embd, n_ff, "blk.%d.ffn_gate.weight", layer),
+                 builder_find_weight(builder, n_ff, 1, "blk.%d.ffn_gate.bias", layer), normed, gate);
+    block_matmul(builder, layer, builder_weight(builder, n_embd, n_ff, "blk.%d.ffn_up.weight", layer),
+                 builder_find_weight(builder, n_ff, 1, "blk.%d.ffn_up.bias", layer), normed, up);
+    block_gated(builder, layer, function, n_ff, gate, up, gated);
+    block_matmul(builder, layer, builder_weight(builder, n_ff, n_embd, "blk.%d.ffn_down.weight", layer),
+                 builder_find_weight(builder, n_embd, 1, "blk.%d.ffn_down.bias", layer), gated, projected);
+}
+
+void block_output(struct model_builder *builder, const struct weight *table, double epsilon, int hidden, int normed)
+{
+    struct model *model = builder->model;
+    struct op_graph *graph = &model->graph;
+    block_rms_norm(builder, NO_INDEX, builder_weight(builder, model->n_embd, 1, "output_norm.weight"), epsilon, 1,
+                   model->n_embd, hidden, normed);
+    const struct weight *head = builder_find_weight(builder, model->n_embd, model->n_vocab, "output.weight");
+    const struct weight *bias = builder_find_weight(builder, model->n_vocab, 1, "output.bias");
+    int logits = graph_activation(graph, "logits", model->n_vocab);
+    block_matmul(builder, NO_INDEX, head ? head : table, bias, normed, logits);
+    if (builder_float_or(builder, "final_logit_softcapping", 0.0) != 0.0)
+        builder_fail(builder, NPU_ERROR_UNSUPPORTED, "softcapped logits are not supported");
+    graph->hidden = normed;
+    graph->logits = logits;
 }

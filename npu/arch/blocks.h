@@ -19,4 +19,10 @@ void block_gated(struct model_builder *builder, int layer, enum activation_funct
                  int up, int out);
 void block_add(struct model_builder *builder, int layer, int width, int in, int in2, int out);
 
+/* Larger pieces. feed_forward: projected = ffn_down (function(ffn_gate normed) * ffn_up normed), of the layer's
+ * feed_forward_length. output: the final norm, the head (output.weight, else the embedding table) and its softcap. */
+void block_feed_forward(struct model_builder *builder, int layer, enum activation_function function, int normed,
+                        int projected);
+void block_output(struct model_builder *builder, const struct weight *table, double epsilon, int hidden, int normed);
+
 #endif

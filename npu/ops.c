@@ -69,9 +69,9 @@ void graph_destroy(struct op_graph *graph)
 const char *op_kind_name(enum op_kind kind)
 {
     static const char *const names[] = {
-        [OP_EMBED] = "embed",         [OP_RMS_NORM] = "rms_norm",   [OP_MATMUL] = "matmul",
-        [OP_ROPE] = "rope",           [OP_KV_WRITE] = "kv_write",   [OP_ATTENTION] = "attention",
-        [OP_GATED] = "gated",         [OP_ADD] = "add",             [OP_GATHER] = "gather",
+        [OP_EMBED] = "embed",       [OP_RMS_NORM] = "rms_norm",   [OP_MATMUL] = "matmul", [OP_ROPE] = "rope",
+        [OP_KV_WRITE] = "kv_write", [OP_ATTENTION] = "attention", [OP_GATED] = "gated",   [OP_ADD] = "add",
+        [OP_SCALE] = "scale",       [OP_SOFTCAP] = "softcap",     [OP_LOOKUP] = "lookup", [OP_GATHER] = "gather",
     };
     return names[kind];
 }

@@ -18,8 +18,11 @@ enum op_kind {
     OP_ROPE,      /* in place on out: n_heads vectors of head_size, rotated by the row's position with `rope` */
     OP_KV_WRITE,  /* stores in (K) and in2 (V) at the row's position of kv_layer */
     OP_ATTENTION, /* out = softmax(scale * in K^T) V over the row's visible positions of kv_layer */
-    OP_GATED,     /* out = activation(in) * in2 */
+    OP_GATED,     /* out = activation(in) * in2, in2 from its element in2_offset on */
     OP_ADD,       /* out = in + in2 */
+    OP_SCALE,     /* out = scale * in */
+    OP_SOFTCAP,   /* out = scale * tanh(in / scale): logits stay below scale */
+    OP_LOOKUP,    /* out = scale * row `token` of weight, whatever embedding the row brings (per-layer embeddings) */
     OP_GATHER,    /* from here on only rows that return something are computed */
 };
 
@@ -45,7 +48,8 @@ struct op {
     const struct weight *weight; /* NULL: none (a norm without weights) */
     const struct weight *bias;   /* OP_MATMUL: NULL or a vector */
     int n_heads, head_size;      /* OP_RMS_NORM: groups; OP_ROPE; OP_ATTENTION: query heads */
-    int width;                   /* OP_GATED, OP_ADD: floats of each vector (layers may differ) */
+    int width;                   /* OP_GATED, OP_ADD, OP_SCALE, OP_SOFTCAP: floats of each vector (layers may differ) */
+    int in2_offset;              /* OP_GATED */
     int rope;                    /* OP_ROPE: index into model->ropes */
     int kv_layer;                /* OP_KV_WRITE, OP_ATTENTION */
     enum window window;          /* OP_ATTENTION */

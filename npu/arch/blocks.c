@@ -82,6 +82,15 @@ void block_add(struct model_builder *builder, int layer, int width, int in, int 
     op->out = out;
 }
 
+void block_scale(struct model_builder *builder, int layer, int width, double factor, int in, int out)
+{
+    struct op *op = graph_add(&builder->model->graph, OP_SCALE, layer);
+    op->scale = (float)factor;
+    op->width = width;
+    op->in = in;
+    op->out = out;
+}
+
 void block_feed_forward(struct model_builder *builder, int layer, enum activation_function function, int normed,
                         int projected)
 {
@@ -110,8 +119,15 @@ void block_output(struct model_builder *builder, const struct weight *table, dou
     const struct weight *bias = builder_find_weight(builder, model->n_vocab, 1, "output.bias");
     int logits = graph_activation(graph, "logits", model->n_vocab);
     block_matmul(builder, NO_INDEX, head ? head : table, bias, normed, logits);
-    if (builder_float_or(builder, "final_logit_softcapping", 0.0) != 0.0)
-        builder_fail(builder, NPU_ERROR_UNSUPPORTED, "softcapped logits are not supported");
+    double cap = builder_float_or(builder, "final_logit_softcapping", 0.0);
+    if (cap < 0.0)
+        builder_fail(builder, NPU_ERROR_INPUT, "the logits' softcap is %g; it must be positive, or 0 for none", cap);
+    if (cap != 0.0) {
+        struct op *op = graph_add(graph, OP_SOFTCAP, NO_INDEX);
+        op->scale = (float)cap;
+        op->width = model->n_vocab;
+        op->in = op->out = logits;
+    }
     graph->hidden = normed;
     graph->logits = logits;
 }

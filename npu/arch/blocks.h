@@ -18,6 +18,8 @@ void block_attention(struct model_builder *builder, int layer, int kv_layer, enu
 void block_gated(struct model_builder *builder, int layer, enum activation_function function, int width, int gate,
                  int up, int out);
 void block_add(struct model_builder *builder, int layer, int width, int in, int in2, int out);
+/* out = factor * in; in and out may be the same. */
+void block_scale(struct model_builder *builder, int layer, int width, double factor, int in, int out);
 
 /* Larger pieces. feed_forward: projected = ffn_down (function(ffn_gate normed) * ffn_up normed), of the layer's
  * feed_forward_length. output: the final norm, the head (output.weight, else the embedding table) and its softcap. */

@@ -456,6 +456,11 @@ static int lower_op(struct lowering *lowering, int index)
             set_quantized(lowering, entry, index, op->out, entry->n_in);
         }
         return 1;
+    case OP_SCALE:
+    case OP_SOFTCAP:
+    case OP_LOOKUP:
+        fail(lowering, NPU_ERROR_UNSUPPORTED, "the model has an op that this device cannot run (scale, softcap or lookup)");
+        return 1;
     case OP_GATHER:
         lower_gather(lowering, index);
         return 1;

@@ -40,16 +40,20 @@ static double dot(const float *a, const float *b, int64_t n)
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-static void embed(const struct model *model, const struct op *op, const struct reference_row *row)
+static void lookup(const struct op *op, const struct reference_row *row)
 {
     float *out = row->activations[op->out];
-    if (row->embedding) {
-        memcpy(out, row->embedding, (size_t)model->n_embd * sizeof *out);
-        return;
-    }
     load_weight_row(op->weight, row->token, out);
     for (int64_t i = 0; i < op->weight->n_in; i++)
         out[i] *= op->scale;
+}
+
+static void embed(const struct model *model, const struct op *op, const struct reference_row *row)
+{
+    if (row->embedding)
+        memcpy(row->activations[op->out], row->embedding, (size_t)model->n_embd * sizeof *row->embedding);
+    else
+        lookup(op, row);
 }
 
 static enum npu_status rms_norm(const struct op *op, const struct reference_row *rows, int n_rows,
@@ -228,7 +232,7 @@ static void gate(const struct op *op, const struct reference_row *row)
     const float *in = row->activations[op->in], *in2 = row->activations[op->in2];
     float *out = row->activations[op->out];
     for (int i = 0; i < op->width; i++)
-        out[i] = (float)(activate(op->function, (double)in[i]) * (double)in2[i]);
+        out[i] = (float)(activate(op->function, (double)in[i]) * (double)in2[op->in2_offset + i]);
 }
 
 static void add(const struct op *op, const struct reference_row *row)
@@ -237,6 +241,19 @@ static void add(const struct op *op, const struct reference_row *row)
     float *out = row->activations[op->out];
     for (int i = 0; i < op->width; i++)
         out[i] = in[i] + in2[i];
+}
+
+static void scale(const struct op *op, const struct reference_row *row)
+{
+    for (int i = 0; i < op->width; i++)
+        row->activations[op->out][i] = op->scale * row->activations[op->in][i];
+}
+
+static void softcap(const struct op *op, const struct reference_row *row)
+{
+    double cap = (double)op->scale;
+    for (int i = 0; i < op->width; i++)
+        row->activations[op->out][i] = (float)(cap * tanh((double)row->activations[op->in][i] / cap));
 }
 
 static void kv_write(const struct op *op, const struct reference_row *row)
@@ -271,6 +288,15 @@ enum npu_status reference_op_run(const struct model *model, const struct op *op,
             break;
         case OP_ADD:
             add(op, &rows[r]);
+            break;
+        case OP_SCALE:
+            scale(op, &rows[r]);
+            break;
+        case OP_SOFTCAP:
+            softcap(op, &rows[r]);
+            break;
+        case OP_LOOKUP:
+            lookup(op, &rows[r]);
             break;
         case OP_RMS_NORM:
         case OP_MATMUL:

@@ -15,6 +15,7 @@ static const struct {
 } architectures[] = {
     {"llama", arch_llama_build},
     {"gemma3", arch_gemma3_build},
+    {"gemma4", arch_gemma4_build},
     {"qwen2", arch_qwen2_build},
     {"qwen3", arch_qwen3_build},
 };

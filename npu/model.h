@@ -89,6 +89,7 @@ void builder_fail(struct model_builder *builder, enum npu_status status, const c
 /* arch/: each fills the model and its graph through the builder. */
 void arch_llama_build(struct model_builder *builder);
 void arch_gemma3_build(struct model_builder *builder);
+void arch_gemma4_build(struct model_builder *builder);
 void arch_qwen2_build(struct model_builder *builder);
 void arch_qwen3_build(struct model_builder *builder);
 

@@ -62,8 +62,8 @@ void block_attention(struct model_builder *builder, int layer, int kv_layer, enu
     op->out = out;
 }
 
-void block_gated(struct model_builder *builder, int layer, enum activation_function function, int width, int gate,
-                 int up, int out)
+struct op *block_gated(struct model_builder *builder, int layer, enum activation_function function, int width, int gate,
+                       int up, int out)
 {
     struct op *op = graph_add(&builder->model->graph, OP_GATED, layer);
     op->function = function;
@@ -71,6 +71,7 @@ void block_gated(struct model_builder *builder, int layer, enum activation_funct
     op->in = gate;
     op->in2 = up;
     op->out = out;
+    return op;
 }
 
 void block_add(struct model_builder *builder, int layer, int width, int in, int in2, int out)

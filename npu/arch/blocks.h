@@ -1,4 +1,5 @@
-/* The ops as calls, for descriptions of architectures: each appends one op to the builder's graph.
+/* The ops as calls, for descriptions of architectures: each appends one op to the builder's graph (block_gated gives it, for
+ * its in2_offset).
  * Activations are indices from graph_activation; layer is NO_INDEX outside layers. Shapes in n_in/n_out of GGUF. */
 #ifndef NPU_ARCH_BLOCKS_H
 #define NPU_ARCH_BLOCKS_H
@@ -15,8 +16,8 @@ void block_rope(struct model_builder *builder, int layer, int rope, int n_heads,
 void block_kv_write(struct model_builder *builder, int layer, int kv_layer, int key, int value);
 void block_attention(struct model_builder *builder, int layer, int kv_layer, enum window window, int n_heads,
                      int head_size, double scale, int in, int out);
-void block_gated(struct model_builder *builder, int layer, enum activation_function function, int width, int gate,
-                 int up, int out);
+struct op *block_gated(struct model_builder *builder, int layer, enum activation_function function, int width, int gate,
+                       int up, int out);
 void block_add(struct model_builder *builder, int layer, int width, int in, int in2, int out);
 /* out = factor * in; in and out may be the same. */
 void block_scale(struct model_builder *builder, int layer, int width, double factor, int in, int out);

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from export_gguf import export
+from export_gguf import export, random_tensors
 from tiny_models import MODELS, VOCAB
 
 PROMPT_TOKENS = 21
@@ -44,9 +44,7 @@ def build(name: str):
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     random = np.random.default_rng(list(name.encode()))
     with torch.no_grad():
-        tensors = dict(model.named_parameters())
-        tensors |= {k: v for k, v in model.named_buffers() if k.endswith("layer_scalar")}
-        for key, tensor in tensors.items():
+        for key, tensor in random_tensors(model).items():
             values = torch.from_numpy(random_values(key, tuple(tensor.shape), random, architecture))
             tensor.copy_(values.to(torch.bfloat16).to(torch.float32))  # bfloat16's values: they compress
     prompt = random.integers(0, VOCAB, PROMPT_TOKENS).tolist()

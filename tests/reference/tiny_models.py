@@ -3,7 +3,7 @@
 The shapes are chosen so that what differs between models shows: grouped heads of 1, 2, 4 and 8, windows smaller and larger
 than the prompt, odd orders of layer types, tied and separate output matrices, biases, rope scaling, softcapped logits.
 """
-from transformers import Gemma3TextConfig, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import Gemma3TextConfig, Gemma4TextConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
 VOCAB = 96
 CONTEXT = 512
@@ -50,6 +50,20 @@ def gemma3(layer_types, sliding_window, **changes):
     return Gemma3TextConfig(**common(**options))
 
 
+def gemma4(layer_types, sliding_window, **changes):
+    options = dict(
+        layer_types=layer_types,
+        num_hidden_layers=len(layer_types),
+        sliding_window=sliding_window,
+        head_dim=8,
+        global_head_dim=16,
+        vocab_size_per_layer_input=VOCAB,
+        hidden_size_per_layer_input=8,
+    )
+    options.update(changes)
+    return Gemma4TextConfig(**common(**options))
+
+
 S, F = "sliding_attention", "full_attention"
 
 LLAMA3_ROPE = dict(
@@ -93,5 +107,28 @@ MODELS = {
     "gemma3-odd-layers": (
         "gemma3",
         lambda: gemma3([F, S, S, F, F], 5, num_attention_heads=8, num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=8),
+    ),
+    "gemma3-softcap": ("gemma3", lambda: gemma3([S, F, S], 8, final_logit_softcapping=3.0, tie_word_embeddings=False)),
+    # Sharing of 0, 1 and many layers; with and without per-layer embeddings; keys as values; double width.
+    "gemma4": (
+        "gemma4",
+        lambda: gemma4([S, S, F, S, S, F], 8, num_kv_shared_layers=3, use_double_wide_mlp=True, final_logit_softcapping=4.0),
+    ),
+    "gemma4-no-sharing": ("gemma4", lambda: gemma4([S, S, F], 64, num_attention_heads=8, num_key_value_heads=1)),
+    "gemma4-one-shared": (
+        "gemma4",
+        lambda: gemma4([S, F, S, F], 8, num_kv_shared_layers=1, num_key_value_heads=4, hidden_size_per_layer_input=16),
+    ),
+    "gemma4-odd-sharing": ("gemma4", lambda: gemma4([F, S, S, S, F, S, F], 5, num_kv_shared_layers=4)),
+    "gemma4-keys-as-values": (
+        "gemma4",
+        lambda: gemma4(
+            [S, F, S, F],
+            8,
+            attention_k_eq_v=True,
+            num_global_key_value_heads=1,
+            hidden_size_per_layer_input=0,
+            final_logit_softcapping=4.0,
+        ),
     ),
 }

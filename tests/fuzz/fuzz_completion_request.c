@@ -45,7 +45,7 @@ static void check_answer(const char *bytes, size_t size)
     require(frame != NULL && length == strlen(frame) && strncmp(frame, "data: ", 6) == 0);
     require(strstr(frame, "\n\n") == frame + length - 2);
     json_t *value = json_loadb(frame + 6, length - 8, JSON_ALLOW_NUL, NULL);
-    require(value != NULL);
+    require(value != NULL || memchr(bytes, '\0', size) != NULL); /* jansson writes NUL in keys, but does not read it */
     json_decref(value);
     free(frame);
     char *event = sse_event(NULL, bytes, size, &length);

@@ -1,0 +1,362 @@
+/* POST /v1/completions: from an HTTP request to generations, and from their events to an answer. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "daemon/engine.h"
+#include "daemon/service_internal.h"
+#include "proto/sse.h"
+
+enum {
+    MAX_QUEUED_BYTES = 4 * 1024 * 1024, /* of a stream that its client does not read */
+};
+
+static void set_id(char *id, size_t capacity)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuv";
+    unsigned char random[24];
+    if (getrandom(random, sizeof random, 0) != sizeof random) /* an id need not be a secret */
+        memset(random, 0, sizeof random);
+    size_t n = (size_t)snprintf(id, capacity, "cmpl-");
+    for (size_t i = 0; i < sizeof random && n + 1 < capacity; i++)
+        id[n++] = digits[random[i] % 32];
+    id[n] = '\0';
+}
+
+static struct response_head response_head(const struct completion *completion)
+{
+    return (struct response_head){.id = completion->id,
+                                  .created = completion->created_s,
+                                  .model = completion->service->model_name,
+                                  .fingerprint = completion->service->fingerprint};
+}
+
+/* ---- sums over choices ---- */
+
+/* A prompt is counted once, however many choices it has. */
+static void sum_up(const struct completion *completion, struct response_usage *usage, struct response_timings *timings)
+{
+    memset(usage, 0, sizeof *usage);
+    memset(timings, 0, sizeof *timings);
+    for (int i = 0; i < completion->n_choices; i++) {
+        const struct generation_usage *own = &completion->choices[i].usage;
+        if (i % completion->request.n == 0) {
+            usage->prompt_tokens += own->prompt_tokens;
+            usage->cached_tokens += own->cached_tokens;
+        }
+        usage->completion_tokens += own->completion_tokens;
+        timings->prompt_n += own->prompt_tokens - own->cached_tokens;
+        timings->cached_n += own->cached_tokens;
+        timings->predicted_n += own->completion_tokens;
+        /* Choices run side by side. */
+        if (own->prompt_ms > timings->prompt_ms)
+            timings->prompt_ms = own->prompt_ms;
+        if (own->predicted_ms > timings->predicted_ms)
+            timings->predicted_ms = own->predicted_ms;
+    }
+}
+
+static void log_request(const struct completion *completion)
+{
+    struct response_usage usage;
+    struct response_timings timings;
+    sum_up(completion, &usage, &timings);
+    double first_ms = -1;
+    for (int i = 0; i < completion->n_choices; i++) {
+        const struct generation_usage *own = &completion->choices[i].usage;
+        if (own->completion_tokens > 0 && (first_ms < 0 || own->first_token_ms < first_ms))
+            first_ms = own->first_token_ms;
+    }
+    char first[32] = "no token", rate[32] = "- tok/s";
+    if (first_ms >= 0)
+        snprintf(first, sizeof first, "first token %.1f ms", first_ms);
+    if (timings.predicted_n > 1 && timings.predicted_ms > 0)
+        snprintf(rate, sizeof rate, "%.1f tok/s", (double)(timings.predicted_n - 1) * 1000 / timings.predicted_ms);
+    const char *outcome = completion->outcome;
+    if (outcome == NULL)
+        outcome = completion->n_choices == 1 ? choice_finish_reason(&completion->choices[0]) : "done";
+    log_info(completion->service->log,
+             "%s: %" PRId64 " prompt tokens, %" PRId64 " cached, %" PRId64 " generated, %s, %s, %.0f ms in all, %s",
+             completion->id, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, first, rate,
+             (double)(uv_hrtime() - completion->started_ns) / 1e6, outcome);
+}
+
+static void destroy(struct completion *completion)
+{
+    struct service *service = completion->service;
+    completion_clear(completion);
+    free(completion);
+    service_request_done(service);
+}
+
+/* ---- ending early ---- */
+
+static void cancel_running(struct completion *completion)
+{
+    for (int i = 0; i < completion->n_choices; i++) {
+        struct choice *choice = &completion->choices[i];
+        if (completion->n_running > 0 && !choice->finished && choice->generation != NULL)
+            engine_cancel(completion->service->model.engine, choice->generation);
+    }
+}
+
+static void on_gone(void *context)
+{
+    struct completion *completion = context;
+    completion->http = NULL;
+    completion->outcome = "client gone";
+    if (completion->working)
+        uv_cancel((uv_req_t *)&completion->work);
+    else
+        cancel_running(completion);
+}
+
+/* Tells the client, in whatever way is left, and stops what still runs. */
+static void fail(struct completion *completion, const struct api_error *error, const char *outcome)
+{
+    struct http_request *http = completion->http;
+    completion->http = NULL;
+    completion->outcome = outcome;
+    if (http != NULL && !completion->stream_begun) {
+        if (error->kind == API_ERROR_STOPPING)
+            http_response_add_header(http, "Retry-After", "1");
+        http_response_send_error(http, error);
+    } else if (http != NULL) {
+        size_t length;
+        char *frame = completion_error_frame(error, &length);
+        if (frame != NULL) {
+            http_response_write(http, frame, length);
+            free(frame);
+            http_response_end(http);
+        } else {
+            http_response_abort(http);
+        }
+    }
+    cancel_running(completion);
+}
+
+static void fail_for_memory(struct completion *completion)
+{
+    struct api_error error;
+    api_error_set(&error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the answer");
+    fail(completion, &error, "out of memory");
+}
+
+/* ---- whole answers ---- */
+
+static bool fill_choice(const struct completion *completion, struct choice *choice, struct response_choice *response,
+                        size_t text_from)
+{
+    response->index = choice->index;
+    response->text = choice->text != NULL ? choice->text + text_from : "";
+    response->text_length = choice->text_length - text_from;
+    response->has_logprobs = completion->request.logprobs >= 0;
+    response->finish_reason = choice_finish_reason(choice);
+    struct response_token *tokens;
+    if (!choice_take_tokens(choice, completion->service->model.tokenizer, &tokens, &response->n_tokens))
+        return false;
+    response->tokens = tokens;
+    return true;
+}
+
+static void send_whole(struct completion *completion)
+{
+    struct response_choice *choices = calloc((size_t)completion->n_choices, sizeof *choices);
+    char *body = NULL;
+    size_t length = 0;
+    bool ok = choices != NULL;
+    for (int i = 0; ok && i < completion->n_choices; i++)
+        ok = fill_choice(completion, &completion->choices[i], &choices[i], 0);
+    if (ok) {
+        struct response_head head = response_head(completion);
+        struct response_usage usage;
+        struct response_timings timings;
+        sum_up(completion, &usage, &timings);
+        body = completion_response_json(&head, choices, completion->n_choices, &usage, &timings, &length);
+    }
+    for (int i = 0; choices != NULL && i < completion->n_choices; i++)
+        free((void *)choices[i].tokens);
+    free(choices);
+    if (body == NULL) {
+        fail_for_memory(completion);
+        return;
+    }
+    struct http_request *http = completion->http;
+    completion->http = NULL;
+    http_response_send(http, 200, "application/json", body, length);
+    free(body);
+}
+
+/* ---- streams ---- */
+
+static bool write_frame(struct completion *completion, char *frame, size_t length)
+{
+    if (frame == NULL) {
+        fail_for_memory(completion);
+        return false;
+    }
+    if (!completion->stream_begun) {
+        completion->stream_begun = true;
+        http_response_add_header(completion->http, "Cache-Control", "no-cache");
+        http_response_add_header(completion->http, "X-Accel-Buffering", "no"); /* proxies must not collect the stream */
+        http_response_set_probe(completion->http, SSE_COMMENT);
+        http_response_begin(completion->http, 200, SSE_CONTENT_TYPE);
+    }
+    http_response_write(completion->http, frame, length);
+    free(frame);
+    if (http_response_queued(completion->http) <= MAX_QUEUED_BYTES)
+        return true;
+    struct http_request *http = completion->http;
+    completion->http = NULL;
+    completion->outcome = "client does not read";
+    http_response_abort(http);
+    cancel_running(completion);
+    return false;
+}
+
+/* The chunk of one event, and after the last event the end of the stream. */
+static void stream_event(struct completion *completion, struct choice *choice, size_t text_from)
+{
+    struct response_head head = response_head(completion);
+    struct response_choice response;
+    struct response_usage usage;
+    struct response_timings timings;
+    bool with_usage = completion->request.stream.include_usage, last = completion->n_running == 0;
+    if (!fill_choice(completion, choice, &response, text_from)) {
+        fail_for_memory(completion);
+        return;
+    }
+    if (last)
+        sum_up(completion, &usage, &timings);
+    size_t length;
+    bool ok = true;
+    if (response.text_length > 0 || response.n_tokens > 0 || choice->finished) {
+        char *frame =
+            completion_chunk_frame(&head, &response, with_usage, NULL, last && !with_usage ? &timings : NULL, &length);
+        ok = write_frame(completion, frame, length);
+    }
+    free((void *)response.tokens);
+    if (!ok || !last)
+        return;
+    if (with_usage) {
+        char *frame = completion_chunk_frame(&head, NULL, true, &usage, &timings, &length);
+        if (!write_frame(completion, frame, length))
+            return;
+    }
+    struct http_request *http = completion->http;
+    completion->http = NULL;
+    http_response_write(http, SSE_DONE, strlen(SSE_DONE));
+    http_response_end(http);
+}
+
+/* ---- events ---- */
+
+static void fail_for_event(struct completion *completion, const struct generation_event *event)
+{
+    struct api_error error;
+    if (event->reason == FINISH_ERROR) {
+        api_error_set(&error, API_ERROR_DEVICE_FAILED, NULL, "%s", event->message);
+        log_error(completion->service->log, "%s: %s", completion->id, event->message);
+        fail(completion, &error, "failed");
+    } else {
+        api_error_set(&error, API_ERROR_STOPPING, NULL, "the server is stopping");
+        fail(completion, &error, "cancelled");
+    }
+}
+
+static void on_event(struct generation_event *event, void *context)
+{
+    struct choice *choice = context;
+    struct completion *completion = choice->owner;
+    size_t text_from = choice->text_length;
+    bool added = choice_add(choice, event, completion->request.logprobs >= 0);
+    if (event->finished)
+        completion->n_running--;
+    if (completion->http != NULL) {
+        if (!added)
+            fail_for_memory(completion);
+        else if (event->finished && (event->reason == FINISH_ERROR || event->reason == FINISH_CANCELLED))
+            fail_for_event(completion, event);
+        else if (completion->request.stream.stream)
+            stream_event(completion, choice, text_from);
+        else if (completion->n_running == 0)
+            send_whole(completion);
+    }
+    bool finished = event->finished;
+    generation_event_destroy(event);
+    if (!finished)
+        return;
+    generation_destroy(choice->generation);
+    choice->generation = NULL;
+    if (completion->n_running == 0) {
+        log_request(completion);
+        destroy(completion);
+    }
+}
+
+/* ---- beginning ---- */
+
+static void prepare(uv_work_t *work)
+{
+    struct completion *completion = work->data;
+    completion->error.kind = API_ERROR_NONE;
+    completion_prepare(completion);
+}
+
+static void on_prepared(uv_work_t *work, int status)
+{
+    struct completion *completion = work->data;
+    completion->working = false;
+    free(completion->body);
+    completion->body = NULL;
+    if (completion->http == NULL || status != 0) { /* the client left, or the work was cancelled for that reason */
+        log_info(completion->service->log, "%s: client gone before it began", completion->id);
+        destroy(completion);
+        return;
+    }
+    if (completion->error.kind != API_ERROR_NONE) {
+        struct api_error error = completion->error;
+        log_info(completion->service->log, "%s: refused, %d: %s", completion->id, api_error_status(error.kind),
+                 error.message);
+        fail(completion, &error, "refused");
+        destroy(completion);
+        return;
+    }
+    completion->n_running = completion->n_choices;
+    for (int i = 0; i < completion->n_choices; i++) {
+        struct choice *choice = &completion->choices[i];
+        choice->generation->on_event = on_event;
+        choice->generation->context = choice;
+        engine_submit(completion->service->model.engine, choice->generation);
+    }
+}
+
+void completion_service_handle(struct http_request *request, void *context)
+{
+    struct service *service = context;
+    struct completion *completion = calloc(1, sizeof *completion);
+    struct api_error error;
+    api_error_set(&error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the request");
+    if (completion == NULL) {
+        http_response_send_error(request, &error);
+        return;
+    }
+    completion->service = service;
+    completion->http = request;
+    completion->created_s = (int64_t)time(NULL);
+    completion->started_ns = uv_hrtime();
+    set_id(completion->id, sizeof completion->id);
+    service->n_active++;
+    completion->body = http_request_take_body(request, &completion->body_length);
+    completion->work.data = completion;
+    if (completion->body == NULL || uv_queue_work(service->loop, &completion->work, prepare, on_prepared) != 0) {
+        fail(completion, &error, "out of memory");
+        destroy(completion);
+        return;
+    }
+    completion->working = true;
+    http_request_set_on_gone(request, on_gone, completion);
+}

@@ -1,0 +1,345 @@
+/* npud: listens at once, loads the model on a worker thread, serves until SIGTERM or SIGINT, then lets running answers
+ * finish. Everything here runs on the loop's thread but load_model. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "daemon/engine.h"
+#include "daemon/log.h"
+#include "daemon/notify.h"
+#include "daemon/options.h"
+#include "daemon/paths.h"
+#include "daemon/service.h"
+#include "daemon/tokenizer.h"
+#include "npu/executor.h"
+#include "npu/loader.h"
+#include "proto/http_server.h"
+
+enum {
+    STOP_GRACE_MS = 30 * 1000, /* for running answers */
+    STOP_DEVICE_MS = 10 * 1000, /* then for the engine to end its last step */
+    WANTED_DESCRIPTORS = 4096,
+};
+
+struct daemon {
+    struct daemon_options options;
+    struct log log;
+    uv_loop_t loop;
+    uv_signal_t signals[2];
+    uv_timer_t watchdog, device_deadline;
+    struct http_server *server;
+    struct service *service;
+    char *model_name, *cache_dir;
+
+    /* The worker's while loading. */
+    uv_work_t load;
+    bool loading;
+    uint64_t started_ns;
+    enum npu_status load_status;
+    struct npu_error load_error;
+    struct npu_loaded loaded;
+    struct tokenizer *tokenizer;
+
+    struct engine *engine;
+    bool stopping;
+    int n_signals;
+    uint64_t watchdog_us;
+    bool watchdog_warned;
+    int status; /* of the process */
+};
+
+/* ---- stopping: the HTTP server, then the service, then the engine, then the loop's own handles ---- */
+
+static void close_handles(void *context)
+{
+    struct daemon *daemon = context;
+    for (int i = 0; i < 2; i++)
+        uv_close((uv_handle_t *)&daemon->signals[i], NULL);
+    uv_close((uv_handle_t *)&daemon->watchdog, NULL);
+    uv_close((uv_handle_t *)&daemon->device_deadline, NULL);
+}
+
+static void on_service_idle(void *context)
+{
+    struct daemon *daemon = context;
+    if (daemon->engine != NULL)
+        engine_close(daemon->engine, close_handles, daemon);
+    else
+        close_handles(daemon);
+}
+
+static void on_device_deadline(uv_timer_t *timer)
+{
+    struct daemon *daemon = timer->data;
+    log_error(&daemon->log, "the device did not end its work in %d s", STOP_DEVICE_MS / 1000);
+    _exit(EXIT_FAILURE);
+}
+
+static void on_http_stopped(void *context)
+{
+    struct daemon *daemon = context;
+    if (daemon->loading) {
+        /* Loading cannot be interrupted, and nobody waits for it any more. */
+        log_info(&daemon->log, "stopped while loading");
+        _exit(daemon->status);
+    }
+    if (daemon->service == NULL) {
+        close_handles(daemon);
+        return;
+    }
+    uv_timer_start(&daemon->device_deadline, on_device_deadline, STOP_DEVICE_MS, 0);
+    service_close(daemon->service, on_service_idle, daemon);
+}
+
+static void stop(struct daemon *daemon, uint64_t grace_ms)
+{
+    if (!daemon->stopping)
+        notify_stopping();
+    daemon->stopping = true;
+    http_server_stop(daemon->server, grace_ms, on_http_stopped, daemon);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct daemon *daemon = handle->data;
+    daemon->n_signals++;
+    if (daemon->n_signals == 1) {
+        log_info(&daemon->log, "%s: stopping; running answers may take %d s more", strsignal(number),
+                 STOP_GRACE_MS / 1000);
+        stop(daemon, STOP_GRACE_MS);
+    } else if (daemon->n_signals == 2) {
+        log_info(&daemon->log, "%s again: ending running answers", strsignal(number));
+        stop(daemon, 0);
+    } else {
+        _exit(EXIT_FAILURE);
+    }
+}
+
+/* ---- the watchdog: the loop is alive if it comes here, the engine if it is idle or moves ---- */
+
+static void on_watchdog(uv_timer_t *timer)
+{
+    struct daemon *daemon = timer->data;
+    struct engine_stats stats;
+    engine_stats_get(daemon->engine, &stats);
+    uint64_t now_us = uv_hrtime() / 1000, beat_us = engine_heartbeat_us(daemon->engine);
+    if (stats.running + stats.waiting == 0 || beat_us + daemon->watchdog_us / 2 > now_us) {
+        notify_alive();
+        daemon->watchdog_warned = false;
+    } else if (!daemon->watchdog_warned) {
+        daemon->watchdog_warned = true;
+        log_error(&daemon->log, "the engine has not moved for %llu ms", (unsigned long long)(now_us - beat_us) / 1000);
+    }
+}
+
+static void start_watchdog(struct daemon *daemon)
+{
+    daemon->watchdog_us = notify_watchdog_us();
+    if (daemon->watchdog_us == 0)
+        return;
+    uint64_t period_ms = daemon->watchdog_us / 3000;
+    uv_timer_start(&daemon->watchdog, on_watchdog, period_ms, period_ms > 0 ? period_ms : 1);
+}
+
+/* ---- loading ---- */
+
+static void load_model(uv_work_t *work)
+{
+    struct daemon *daemon = work->data;
+    const struct daemon_options *options = &daemon->options;
+    struct npu_load_options load = {
+        .model_path = options->model,
+        .device = options->device,
+        .context = (int32_t)options->context,
+        .parallel = (int)options->parallel,
+        .kv_memory_bytes = options->kv_memory_bytes,
+        .cache_dir = options->cache_dir != NULL ? options->cache_dir : daemon->cache_dir,
+        .self_check = options->self_check,
+    };
+    daemon->load_status = npu_load(&daemon->loaded, &load, &daemon->load_error);
+    if (daemon->load_status != NPU_OK)
+        return;
+    daemon->load_status = tokenizer_create(&daemon->tokenizer, daemon->loaded.file, &daemon->load_error);
+    if (daemon->load_status != NPU_OK)
+        npu_unload(&daemon->loaded);
+}
+
+static bool start_engine(struct daemon *daemon)
+{
+    const struct executor *executor = daemon->loaded.executor;
+    struct engine_options options = {.context = daemon->loaded.context,
+                                     .parallel = (int)daemon->options.parallel,
+                                     .step_target_ms = (int)daemon->options.step_target_ms};
+    daemon->load_status = engine_create(&daemon->engine, &options, daemon->loaded.executor, daemon->tokenizer,
+                                        &daemon->loop, &daemon->load_error);
+    if (daemon->load_status != NPU_OK)
+        return false;
+    int64_t kv_tokens = (int64_t)executor->n_blocks * KV_BLOCK_TOKENS;
+    struct service_model model = {
+        .engine = daemon->engine,
+        .tokenizer = daemon->tokenizer,
+        .context = daemon->loaded.context,
+        .max_prompt_tokens = kv_tokens < daemon->loaded.context ? (int32_t)kv_tokens : daemon->loaded.context,
+        .numerics = executor->numerics,
+    };
+    service_set_model(daemon->service, &model);
+    return true;
+}
+
+static void on_loaded(uv_work_t *work, int work_status)
+{
+    struct daemon *daemon = work->data;
+    (void)work_status; /* never cancelled */
+    daemon->loading = false;
+    if (daemon->load_status != NPU_OK || !start_engine(daemon)) {
+        log_error(&daemon->log, "%s", daemon->load_error.message);
+        daemon->status = EXIT_FAILURE;
+        stop(daemon, 0);
+        return;
+    }
+    char line[900];
+    snprintf(line, sizeof line, "serving %.100s on %s: %s; context %d, parallel %d, ready after %.2f s",
+             daemon->model_name, http_server_address(daemon->server, 0), daemon->loaded.description,
+             (int)daemon->loaded.context, (int)daemon->options.parallel,
+             (double)(uv_hrtime() - daemon->started_ns) / 1e9);
+    log_info(&daemon->log, "%s", line);
+    notify_ready(line);
+    start_watchdog(daemon);
+}
+
+/* ---- start and end ---- */
+
+static void on_response(const char *method, const char *path, int status, void *context)
+{
+    struct daemon *daemon = context;
+    log_debug(&daemon->log, "%s %.200s: %d", method, path, status);
+}
+
+/* The file's name without its folder and ".gguf". */
+static char *name_of_file(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+    size_t length = strlen(name);
+    if (length > 5 && strcasecmp(name + length - 5, ".gguf") == 0)
+        length -= 5;
+    return strndup(name, length);
+}
+
+/* A connection needs a descriptor or two; the usual soft limit is 1024. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= WANTED_DESCRIPTORS)
+        return;
+    limit.rlim_cur = limit.rlim_max < WANTED_DESCRIPTORS ? limit.rlim_max : WANTED_DESCRIPTORS;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static void init_handles(struct daemon *daemon)
+{
+    static const int numbers[2] = {SIGTERM, SIGINT};
+    for (int i = 0; i < 2; i++) {
+        uv_signal_init(&daemon->loop, &daemon->signals[i]);
+        daemon->signals[i].data = daemon;
+        uv_signal_start(&daemon->signals[i], on_signal, numbers[i]);
+    }
+    uv_timer_init(&daemon->loop, &daemon->watchdog);
+    uv_timer_init(&daemon->loop, &daemon->device_deadline);
+    daemon->watchdog.data = daemon->device_deadline.data = daemon;
+}
+
+static bool start(struct daemon *daemon)
+{
+    struct http_server_options http;
+    char message[512];
+    http_server_options_init(&http);
+    http.on_response = on_response;
+    http.context = daemon;
+    daemon->model_name =
+        daemon->options.model_alias != NULL ? strdup(daemon->options.model_alias) : name_of_file(daemon->options.model);
+    daemon->cache_dir = paths_cache_dir();
+    daemon->server = http_server_create(&daemon->loop, &http);
+    if (daemon->server != NULL && daemon->model_name != NULL)
+        daemon->service = service_create(&daemon->loop, daemon->server, daemon->model_name, &daemon->log);
+    if (daemon->service == NULL) {
+        log_error(&daemon->log, "not enough memory to start");
+        return false;
+    }
+    if (!http_server_listen(daemon->server, daemon->options.listen, message, sizeof message)) {
+        log_error(&daemon->log, "%s", message);
+        return false;
+    }
+    daemon->load.data = daemon;
+    if (uv_queue_work(&daemon->loop, &daemon->load, load_model, on_loaded) != 0) {
+        log_error(&daemon->log, "no thread to load the model");
+        return false;
+    }
+    daemon->loading = true;
+    notify_status("Loading the model");
+    log_debug(&daemon->log, "listening on %s, loading %s", http_server_address(daemon->server, 0),
+              daemon->options.model);
+    return true;
+}
+
+static int run(struct daemon *daemon)
+{
+    daemon->started_ns = uv_hrtime();
+    log_init(&daemon->log, (enum log_level)daemon->options.log_level);
+    signal(SIGPIPE, SIG_IGN);
+    raise_descriptor_limit();
+    if (uv_loop_init(&daemon->loop) != 0) {
+        log_error(&daemon->log, "the system has no event loop left");
+        return EXIT_FAILURE;
+    }
+    init_handles(daemon);
+    if (!start(daemon)) {
+        daemon->status = EXIT_FAILURE;
+        if (daemon->server != NULL)
+            stop(daemon, 0);
+        else
+            close_handles(daemon);
+    }
+    uv_run(&daemon->loop, UV_RUN_DEFAULT);
+    service_destroy(daemon->service);
+    http_server_destroy(daemon->server);
+    tokenizer_destroy(daemon->tokenizer);
+    npu_unload(&daemon->loaded);
+    uv_loop_close(&daemon->loop);
+    free(daemon->model_name);
+    free(daemon->cache_dir);
+    if (daemon->status == EXIT_SUCCESS)
+        log_info(&daemon->log, "stopped");
+    return daemon->status;
+}
+
+static int print_help(void)
+{
+    char *help = options_help();
+    if (help == NULL)
+        return EXIT_FAILURE;
+    fputs(help, stdout);
+    free(help);
+    return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    static struct daemon daemon;
+    char message[512];
+    if (!options_parse(&daemon.options, argc, argv, message, sizeof message)) {
+        fprintf(stderr, "npud: %s\n", message);
+        return 2;
+    }
+    if (daemon.options.help)
+        return print_help();
+    if (daemon.options.version) {
+        puts("npud " NPUD_VERSION);
+        return EXIT_SUCCESS;
+    }
+    return run(&daemon);
+}

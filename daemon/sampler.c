@@ -1,0 +1,460 @@
+#include "daemon/sampler.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sampler_scratch {
+    int32_t n_vocab;
+    float *logits; /* adjusted */
+    float *weights; /* exp((logit - max) / temperature) by token */
+    struct token_logit *candidates; /* n_vocab */
+};
+
+/* How often a token came: an entry of an open hash table. */
+struct token_count {
+    int32_t token; /* -1: free */
+    int32_t n_output;
+};
+
+struct sampler {
+    struct sampling sampling; /* bias: own copy */
+    int32_t n_vocab;
+    int32_t *banned;
+    int n_banned;
+    bool greedy, penalized, needs_logits;
+    uint64_t random[4];
+    struct token_count *counts;
+    uint32_t counts_capacity, n_counts; /* capacity: a power of two or 0 */
+};
+
+/* --- creation ----------------------------------------------------------------------------------------------------- */
+
+enum npu_status sampler_scratch_create(struct sampler_scratch **ret_scratch, int32_t n_vocab, struct npu_error *error)
+{
+    struct sampler_scratch *scratch = calloc(1, sizeof *scratch);
+    if (scratch != NULL) {
+        scratch->n_vocab = n_vocab;
+        scratch->logits = malloc((size_t)n_vocab * sizeof *scratch->logits);
+        scratch->weights = malloc((size_t)n_vocab * sizeof *scratch->weights);
+        scratch->candidates = malloc((size_t)n_vocab * sizeof *scratch->candidates);
+    }
+    if (scratch == NULL || scratch->logits == NULL || scratch->weights == NULL || scratch->candidates == NULL) {
+        sampler_scratch_destroy(scratch);
+        return npu_error_set(error, NPU_ERROR_MEMORY, "no memory to sample from %d tokens", n_vocab);
+    }
+    *ret_scratch = scratch;
+    return NPU_OK;
+}
+
+void sampler_scratch_destroy(struct sampler_scratch *scratch)
+{
+    if (scratch == NULL)
+        return;
+    free(scratch->logits);
+    free(scratch->weights);
+    free(scratch->candidates);
+    free(scratch);
+}
+
+static uint64_t splitmix(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static uint64_t rotate_left(uint64_t x, int n)
+{
+    return (x << n) | (x >> (64 - n));
+}
+
+/* In [0, 1), 53 bits. */
+static double draw(struct sampler *sampler)
+{
+    uint64_t *s = sampler->random;
+    uint64_t result = rotate_left(s[1] * 5, 7) * 9, t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = rotate_left(s[3], 45);
+    return (double)(result >> 11) * 0x1p-53;
+}
+
+static void *copy_array(const void *from, size_t bytes)
+{
+    void *copy = malloc(bytes > 0 ? bytes : 1);
+    if (copy != NULL && bytes > 0)
+        memcpy(copy, from, bytes);
+    return copy;
+}
+
+enum npu_status sampler_create(struct sampler **ret_sampler, const struct sampling *sampling,
+                               const struct sampler_options *options, struct npu_error *error)
+{
+    struct sampler *sampler = calloc(1, sizeof *sampler);
+    if (sampler == NULL)
+        return npu_error_set(error, NPU_ERROR_MEMORY, "no memory for a sampler");
+    sampler->sampling = *sampling;
+    sampler->sampling.bias = copy_array(sampling->bias, (size_t)sampling->n_bias * sizeof *sampling->bias);
+    sampler->banned = copy_array(options->banned, (size_t)options->n_banned * sizeof *options->banned);
+    sampler->n_banned = options->n_banned;
+    sampler->n_vocab = options->n_vocab;
+    sampler->needs_logits = options->needs_logits;
+    sampler->greedy = !(sampling->temperature > 0) || sampling->top_k == 1;
+    sampler->penalized =
+        sampling->repeat_penalty != 1 || sampling->presence_penalty != 0 || sampling->frequency_penalty != 0;
+    uint64_t seed = sampling->seed;
+    for (int i = 0; i < 4; i++)
+        sampler->random[i] = splitmix(&seed);
+    if (sampler->sampling.bias == NULL || sampler->banned == NULL) {
+        sampler_destroy(sampler);
+        return npu_error_set(error, NPU_ERROR_MEMORY, "no memory for a sampler");
+    }
+    *ret_sampler = sampler;
+    return NPU_OK;
+}
+
+void sampler_destroy(struct sampler *sampler)
+{
+    if (sampler == NULL)
+        return;
+    free(sampler->sampling.bias);
+    free(sampler->banned);
+    free(sampler->counts);
+    free(sampler);
+}
+
+void sampler_row_return(const struct sampler *sampler, uint8_t *ret_returns, uint8_t *ret_top_k)
+{
+    int32_t k = sampler->greedy ? 1 : sampler->sampling.top_k;
+    int32_t limit = sampler->n_vocab < EXECUTOR_MAX_TOP_K ? sampler->n_vocab : EXECUTOR_MAX_TOP_K;
+    *ret_top_k = 0;
+    *ret_returns = ROW_RETURN_LOGITS;
+    if (sampler->needs_logits || sampler->penalized || sampler->sampling.n_bias > 0 || k < 1 ||
+        k > limit - sampler->n_banned)
+        return;
+    if (sampler->greedy && sampler->n_banned == 0) {
+        *ret_returns = ROW_RETURN_BEST;
+        return;
+    }
+    *ret_returns = ROW_RETURN_TOP_K;
+    *ret_top_k = (uint8_t)(k + sampler->n_banned); /* the banned ones may be among the best */
+}
+
+/* --- penalties ---------------------------------------------------------------------------------------------------- */
+
+static struct token_count *count_of(struct sampler *sampler, int32_t token)
+{
+    uint32_t mask = sampler->counts_capacity - 1, i = ((uint32_t)token * 0x9e3779b1u) & mask;
+    while (sampler->counts[i].token >= 0 && sampler->counts[i].token != token)
+        i = (i + 1) & mask;
+    return &sampler->counts[i];
+}
+
+static bool grow_counts(struct sampler *sampler)
+{
+    uint32_t old_capacity = sampler->counts_capacity, capacity = old_capacity > 0 ? old_capacity * 2 : 256;
+    struct token_count *old = sampler->counts, *counts = malloc(capacity * sizeof *counts);
+    if (counts == NULL)
+        return false;
+    for (uint32_t i = 0; i < capacity; i++)
+        counts[i].token = -1;
+    sampler->counts = counts;
+    sampler->counts_capacity = capacity;
+    for (uint32_t i = 0; i < old_capacity; i++)
+        if (old[i].token >= 0)
+            *count_of(sampler, old[i].token) = old[i];
+    free(old);
+    return true;
+}
+
+static bool count_token(struct sampler *sampler, int32_t token, int32_t n_output)
+{
+    if (sampler->n_counts * 2 >= sampler->counts_capacity && !grow_counts(sampler))
+        return false;
+    struct token_count *count = count_of(sampler, token);
+    if (count->token < 0) {
+        *count = (struct token_count){token, 0};
+        sampler->n_counts++;
+    }
+    count->n_output += n_output;
+    return true;
+}
+
+bool sampler_see_prompt(struct sampler *sampler, const int32_t *tokens, int32_t n_tokens)
+{
+    for (int32_t i = 0; sampler->sampling.repeat_penalty != 1 && i < n_tokens; i++)
+        if (tokens[i] >= 0 && tokens[i] < sampler->n_vocab && !count_token(sampler, tokens[i], 0))
+            return false;
+    return true;
+}
+
+static void adjust(struct sampler *sampler, float *logits)
+{
+    const struct sampling *sampling = &sampler->sampling;
+    for (uint32_t i = 0; i < sampler->counts_capacity; i++) {
+        const struct token_count *count = &sampler->counts[i];
+        if (count->token < 0)
+            continue;
+        float *logit = &logits[count->token];
+        *logit = *logit > 0 ? *logit / sampling->repeat_penalty : *logit * sampling->repeat_penalty;
+        if (count->n_output > 0)
+            *logit -= (float)count->n_output * sampling->frequency_penalty + sampling->presence_penalty;
+    }
+    for (int i = 0; i < sampling->n_bias; i++)
+        if (sampling->bias[i].token >= 0 && sampling->bias[i].token < sampler->n_vocab)
+            logits[sampling->bias[i].token] += sampling->bias[i].bias;
+    for (int i = 0; i < sampler->n_banned; i++)
+        if (sampler->banned[i] >= 0 && sampler->banned[i] < sampler->n_vocab)
+            logits[sampler->banned[i]] = -INFINITY;
+    for (int32_t token = 0; token < sampler->n_vocab; token++)
+        if (isnan(logits[token]))
+            logits[token] = -INFINITY;
+}
+
+static bool is_banned(const struct sampler *sampler, int32_t token)
+{
+    for (int i = 0; i < sampler->n_banned; i++)
+        if (sampler->banned[i] == token)
+            return true;
+    return false;
+}
+
+/* --- selection ---------------------------------------------------------------------------------------------------- */
+
+/* Larger logit first, then smaller id: a total order. */
+static bool better(const struct token_logit *a, const struct token_logit *b)
+{
+    return a->logit > b->logit || (a->logit == b->logit && a->token < b->token);
+}
+
+static int compare_better(const void *a, const void *b)
+{
+    return better(a, b) ? -1 : 1; /* never equal: ids differ */
+}
+
+/* Moves heap[at] down. first_is_best: no child is better than its parent; else no child is worse. */
+static void sift_down(struct token_logit *heap, int32_t n, int32_t at, bool first_is_best)
+{
+    struct token_logit moved = heap[at];
+    for (;;) {
+        int32_t child = 2 * at + 1;
+        if (child >= n)
+            break;
+        if (child + 1 < n && better(&heap[child + 1], &heap[child]) == first_is_best)
+            child++;
+        if (better(&heap[child], &moved) != first_is_best)
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moved;
+}
+
+static void make_heap(struct token_logit *heap, int32_t n, bool first_is_best)
+{
+    for (int32_t i = n / 2 - 1; i >= 0; i--)
+        sift_down(heap, n, i, first_is_best);
+}
+
+/* The k best of all logits, descending, to the front of the candidates. */
+static int32_t select_top_k(struct sampler_scratch *scratch, const float *logits, int32_t n_vocab, int32_t k)
+{
+    struct token_logit *top = scratch->candidates;
+    for (int32_t token = 0; token < k; token++)
+        top[token] = (struct token_logit){token, logits[token]};
+    make_heap(top, k, false);
+    for (int32_t token = k; token < n_vocab; token++) {
+        struct token_logit candidate = {token, logits[token]};
+        if (!better(&candidate, &top[0]))
+            continue;
+        top[0] = candidate;
+        sift_down(top, k, 0, false);
+    }
+    qsort(top, (size_t)k, sizeof *top, compare_better);
+    return k;
+}
+
+static int32_t best_token(const struct sampler *sampler, const float *logits)
+{
+    int32_t best = -1;
+    for (int32_t token = 0; token < sampler->n_vocab; token++)
+        if ((best < 0 || logits[token] > logits[best]) && !is_banned(sampler, token))
+            best = token;
+    return best < 0 ? 0 : best;
+}
+
+static float weight_of(const struct sampler *sampler, float logit, float max)
+{
+    return logit == max ? 1 : expf((logit - max) / sampler->sampling.temperature);
+}
+
+/* May a candidate of this weight (1: the best one's) join n_kept others that have kept of the total? */
+static bool keeps(const struct sampler *sampler, float weight, int32_t n_kept, double kept, double total)
+{
+    if (n_kept == 0)
+        return true;
+    return weight > 0 && weight >= sampler->sampling.min_p && kept < sampler->sampling.top_p * total;
+}
+
+/* One of n candidates, descending, after top_p and min_p. */
+static int32_t draw_from_sorted(struct sampler *sampler, const struct token_logit *candidates, int32_t n)
+{
+    float max = candidates[0].logit;
+    double total = 0, kept = 0;
+    for (int32_t i = 0; i < n; i++)
+        total += weight_of(sampler, candidates[i].logit, max);
+    int32_t n_kept = 0;
+    for (; n_kept < n; n_kept++) {
+        float weight = weight_of(sampler, candidates[n_kept].logit, max);
+        if (!keeps(sampler, weight, n_kept, kept, total))
+            break;
+        kept += weight;
+    }
+    double target = draw(sampler) * kept;
+    for (int32_t i = 0; i < n_kept - 1; i++) {
+        target -= weight_of(sampler, candidates[i].logit, max);
+        if (target < 0)
+            return candidates[i].token;
+    }
+    return candidates[n_kept - 1].token;
+}
+
+/* One of the smallest set of tokens that has top_p of the total weight: only those are put in order. */
+static int32_t draw_from_nucleus(struct sampler *sampler, struct sampler_scratch *scratch, double total)
+{
+    struct token_logit *heap = scratch->candidates; /* of weights */
+    int32_t n = 0, n_kept = 0;
+    for (int32_t token = 0; token < sampler->n_vocab; token++)
+        if (scratch->weights[token] > 0)
+            heap[n++] = (struct token_logit){token, scratch->weights[token]};
+    make_heap(heap, n, true);
+    double kept = 0;
+    while (n_kept < n && keeps(sampler, heap[0].logit, n_kept, kept, total)) {
+        struct token_logit best = heap[0];
+        kept += best.logit;
+        n_kept++;
+        heap[0] = heap[n - n_kept];
+        heap[n - n_kept] = best; /* those kept gather behind the heap, the best one last */
+        sift_down(heap, n - n_kept, 0, true);
+    }
+    double target = draw(sampler) * kept;
+    for (int32_t i = n - 1; i > n - n_kept; i--) {
+        target -= heap[i].logit;
+        if (target < 0)
+            return heap[i].token;
+    }
+    return heap[n - n_kept].token;
+}
+
+/* One of all tokens, in the order of their ids: nothing needs sorting. */
+static int32_t draw_by_id(struct sampler *sampler, const float *weights)
+{
+    float least = sampler->sampling.min_p;
+    double kept = 0;
+    for (int32_t token = 0; token < sampler->n_vocab; token++)
+        kept += weights[token] >= least ? weights[token] : 0;
+    double target = draw(sampler) * kept;
+    int32_t last = 0;
+    for (int32_t token = 0; token < sampler->n_vocab; token++) {
+        if (!(weights[token] > 0) || weights[token] < least)
+            continue;
+        last = token;
+        target -= weights[token];
+        if (target < 0)
+            break;
+    }
+    return last;
+}
+
+static int32_t draw_from_all(struct sampler *sampler, struct sampler_scratch *scratch, const float *logits, float max)
+{
+    double total = 0;
+    for (int32_t token = 0; token < sampler->n_vocab; token++) {
+        scratch->weights[token] = weight_of(sampler, logits[token], max);
+        total += scratch->weights[token];
+    }
+    return sampler->sampling.top_p < 1 ? draw_from_nucleus(sampler, scratch, total)
+                                       : draw_by_id(sampler, scratch->weights);
+}
+
+static int32_t choose_from_logits(struct sampler *sampler, struct sampler_scratch *scratch, const float *raw)
+{
+    float *logits = scratch->logits;
+    memcpy(logits, raw, (size_t)sampler->n_vocab * sizeof *logits);
+    adjust(sampler, logits);
+    int32_t best = best_token(sampler, logits);
+    if (sampler->greedy || logits[best] == -INFINITY)
+        return best;
+    if (sampler->sampling.top_k < 1 || sampler->sampling.top_k >= sampler->n_vocab)
+        return draw_from_all(sampler, scratch, logits, logits[best]);
+    int32_t n = select_top_k(scratch, logits, sampler->n_vocab, sampler->sampling.top_k);
+    return draw_from_sorted(sampler, scratch->candidates, n);
+}
+
+static int32_t choose_from_top(struct sampler *sampler, struct sampler_scratch *scratch,
+                               const struct row_result *result)
+{
+    int32_t k = sampler->greedy ? 1 : sampler->sampling.top_k, n = 0;
+    for (int i = 0; i < result->n_top && n < k; i++)
+        if (!isnan(result->top[i].logit) && !is_banned(sampler, result->top[i].token))
+            scratch->candidates[n++] = result->top[i];
+    if (n == 0)
+        return result->best.token;
+    if (sampler->greedy || scratch->candidates[0].logit == -INFINITY)
+        return scratch->candidates[0].token;
+    return draw_from_sorted(sampler, scratch->candidates, n);
+}
+
+int32_t sampler_choose(struct sampler *sampler, struct sampler_scratch *scratch, const struct row_result *result)
+{
+    int32_t token;
+    if (result->logits != NULL)
+        token = choose_from_logits(sampler, scratch, result->logits);
+    else if (result->top != NULL)
+        token = choose_from_top(sampler, scratch, result);
+    else
+        token = result->best.token;
+    if (sampler->penalized && !count_token(sampler, token, 1))
+        return -1;
+    return token;
+}
+
+/* --- log-probabilities -------------------------------------------------------------------------------------------- */
+
+static float at_least(double logprob)
+{
+    return logprob > SAMPLER_LEAST_LOGPROB ? (float)logprob : SAMPLER_LEAST_LOGPROB; /* NaN: the least */
+}
+
+float sampler_logprob(const float *logits, int32_t n_vocab, int32_t token, struct token_probability *top, int n_top)
+{
+    float max = -INFINITY;
+    for (int32_t i = 0; i < n_vocab; i++)
+        if (logits[i] > max)
+            max = logits[i];
+    double sum = 0;
+    for (int32_t i = 0; i < n_vocab; i++)
+        if (!isnan(logits[i]))
+            sum += logits[i] == max ? 1 : expf(logits[i] - max);
+    double log_sum = (double)max + log(sum);
+
+    int n = 0;
+    for (int32_t i = 0; i < n_vocab && n_top > 0; i++) {
+        if (isnan(logits[i]) || (n == n_top && !(logits[i] > top[n - 1].logprob)))
+            continue;
+        int at = n < n_top ? n++ : n - 1;
+        for (; at > 0 && logits[i] > top[at - 1].logprob; at--)
+            top[at] = top[at - 1];
+        top[at] = (struct token_probability){i, logits[i]};
+    }
+    for (; n < n_top; n++)
+        top[n] = (struct token_probability){n, -INFINITY};
+    for (int i = 0; i < n_top; i++)
+        top[i].logprob = at_least(top[i].logprob - log_sum);
+    return at_least(logits[token] - log_sum);
+}

@@ -249,7 +249,7 @@ static bool admit_first(struct scheduler *scheduler)
     uint64_t now_us = scheduler->callbacks.now_us(scheduler->callbacks.context);
     bool first_time = sequence->session == NULL;
     if (error.status == NPU_OK && first_time) {
-        sequence->session = session_open(scheduler->sessions, &request, now_us, &sequence->start);
+        sequence->session = session_open(scheduler->sessions, &request, now_us, &sequence->cache);
         if (sequence->session == NULL)
             npu_error_set(&error, NPU_ERROR_MEMORY, "no memory for a session of %d tokens", request.n_tokens);
     } else if (error.status == NPU_OK) {

@@ -46,7 +46,7 @@ struct sequence {
     enum sequence_state state;
     bool paused;
     struct session *session; /* once started */
-    struct session_start start; /* what was cached; once started */
+    struct cache_report cache; /* what was cached; once started */
     uint64_t submitted_us, started_us;
     uint32_t times_moved_out;
 

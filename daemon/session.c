@@ -387,14 +387,14 @@ static struct session *choose_session(struct session_table *table, const struct 
 }
 
 struct session *session_open(struct session_table *table, const struct session_request *request, uint64_t now_us,
-                             struct session_start *ret_start)
+                             struct cache_report *ret_report)
 {
     int32_t *full_blocks = malloc(((size_t)request->n_tokens / KV_BLOCK_TOKENS + 1) * sizeof *full_blocks);
     if (full_blocks == NULL)
         return NULL;
-    struct session_start start;
+    struct cache_report report;
     struct session_match match = session_find_match(table, request, true, full_blocks);
-    struct session *evicted = session_explain(table, request, &match, &start);
+    struct session *evicted = session_explain(table, request, &match, &report);
     struct session *session = choose_session(table, request, &match, evicted, now_us);
     if (session != NULL && match.go_on != NULL)
         session_cut(table, session, match.n_full * KV_BLOCK_TOKENS + match.n_partial);
@@ -409,12 +409,13 @@ struct session *session_open(struct session_table *table, const struct session_r
     session_list_remove(table, session);
     session->used_us = now_us;
     session_list_insert(table, session);
-    start.n_cached = session->n_resident;
-    if (start.n_cached == 0) {
-        start.source = SESSION_SOURCE_NONE;
-        start.source_id = 0;
+    report.n_cached = session->n_resident;
+    if (report.n_cached == 0) {
+        report.source = CACHE_SOURCE_NONE;
+        report.source_id = 0;
     }
-    *ret_start = start;
+    report.session_id = session->id;
+    *ret_report = report;
     return session;
 }
 

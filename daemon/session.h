@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/cache_report.h"
 #include "daemon/kv_pool.h"
 #include "npu/error.h"
 
@@ -70,28 +71,6 @@ enum npu_status session_table_create(struct session_table **ret_table, const str
                                      struct kv_pool *pool, struct npu_error *error);
 void session_table_destroy(struct session_table *table); /* gives all blocks back; NULL is fine */
 
-enum session_source {
-    SESSION_SOURCE_NONE, /* nothing was cached */
-    SESSION_SOURCE_RESIDENT, /* the session itself went on */
-    SESSION_SOURCE_SHARED, /* blocks of others were shared or copied */
-};
-
-/* Why less than the whole history was cached. */
-enum cache_miss {
-    CACHE_MISS_NONE, /* it was cached, but for the last block of a busy session */
-    CACHE_MISS_FIRST_USE, /* no history is known that begins like this */
-    CACHE_MISS_DIFFERS, /* the prompt parts from the history at differs_at */
-    CACHE_MISS_EVICTED, /* the history was known but its blocks had been given up */
-};
-
-struct session_start {
-    int32_t n_cached; /* positions that need not be computed */
-    enum session_source source;
-    uint64_t source_id; /* the session that the prefix came from, as far as it is known; 0: none */
-    enum cache_miss miss;
-    int32_t differs_at; /* the first position that differs from that history; -1: none does */
-};
-
 struct session_request {
     const int32_t *tokens;
     int32_t n_tokens; /* at least 1 */
@@ -104,7 +83,7 @@ int32_t session_blocks_needed(const struct session_table *table, const struct se
 
 /* A busy session that holds the request's tokens. NULL: no memory. */
 struct session *session_open(struct session_table *table, const struct session_request *request, uint64_t now_us,
-                             struct session_start *ret_start);
+                             struct cache_report *ret_report);
 
 /* Ends the work on a busy session: it is idle, with the tokens whose K/V is resident as its history. It is gone when it
  * holds none. */

@@ -159,7 +159,7 @@ static struct session *nearest_history(const struct session_table *table, const 
 }
 
 struct session *session_explain(const struct session_table *table, const struct session_request *request,
-                                const struct session_match *match, struct session_start *ret_start)
+                                const struct session_match *match, struct cache_report *ret_report)
 {
     int32_t cached = match->n_full * KV_BLOCK_TOKENS + match->n_partial;
     int32_t common;
@@ -169,22 +169,22 @@ struct session *session_explain(const struct session_table *table, const struct 
     else
         history = nearest_history(table, request, &common);
 
-    *ret_start = (struct session_start){.n_cached = cached, .differs_at = -1};
-    ret_start->source = cached == 0            ? SESSION_SOURCE_NONE
-                        : match->go_on != NULL ? SESSION_SOURCE_RESIDENT
-                                               : SESSION_SOURCE_SHARED;
+    *ret_report = (struct cache_report){.n_cached = cached, .differs_at = -1};
+    ret_report->source = cached == 0            ? CACHE_SOURCE_NONE
+                         : match->go_on != NULL ? CACHE_SOURCE_RESIDENT
+                                                : CACHE_SOURCE_SHARED;
     if (history == NULL) {
-        ret_start->miss = cached > 0 ? CACHE_MISS_NONE : CACHE_MISS_FIRST_USE;
+        ret_report->miss = cached > 0 ? CACHE_MISS_NONE : CACHE_MISS_FIRST_USE;
         return NULL;
     }
     if (cached > 0)
-        ret_start->source_id = history->id;
+        ret_report->source_id = history->id;
     if (common < history->n_tokens && common < request->n_tokens)
-        ret_start->differs_at = common;
+        ret_report->differs_at = common;
     if (cached + KV_BLOCK_TOKENS <= smaller(common, request->max_cached))
-        ret_start->miss = CACHE_MISS_EVICTED;
-    else if (ret_start->differs_at >= 0)
-        ret_start->miss = CACHE_MISS_DIFFERS;
+        ret_report->miss = CACHE_MISS_EVICTED;
+    else if (ret_report->differs_at >= 0)
+        ret_report->miss = CACHE_MISS_DIFFERS;
     bool revive = history->state == SESSION_EVICTED && may_continue(history, history->n_tokens, request->key, common);
     return revive ? history : NULL;
 }

@@ -45,7 +45,7 @@ struct session_match session_find_match(const struct session_table *table, const
 /* Fills the source, the miss and where it differs, for a request that match serves. Before the match is used. Returns the
  * evicted session that the request goes on with, or NULL. */
 struct session *session_explain(const struct session_table *table, const struct session_request *request,
-                                const struct session_match *match, struct session_start *ret_start);
+                                const struct session_match *match, struct cache_report *ret_report);
 
 int32_t session_common_prefix(const int32_t *a, const int32_t *b, int32_t limit);
 uint64_t session_key_hash(const char *key); /* 0 for NULL */

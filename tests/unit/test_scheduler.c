@@ -222,7 +222,7 @@ static void test_the_second_turn_computes_its_new_tokens_only(void **state)
     uint64_t before = world->fake->n_rows;
     submit(world, second);
     run_to_end(world);
-    assert_int_equal(second->sequence.start.n_cached, 119); /* all but the last, which was never computed */
+    assert_int_equal(second->sequence.cache.n_cached, 119); /* all but the last, which was never computed */
     assert_int_equal(world->fake->n_rows - before, 31 + 4);
     free(first);
     free(second);

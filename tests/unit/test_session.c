@@ -94,7 +94,7 @@ static void compute(struct world *world, struct session *session, int32_t n)
 }
 
 static struct session *open_session(struct world *world, const int32_t *tokens, int32_t n, const char *key,
-                                    struct session_start *start)
+                                    struct cache_report *start)
 {
     struct session_request request = {tokens, n, n - 1, key};
     struct session *session = session_open(world->table, &request, ++world->now_us, start);
@@ -105,10 +105,9 @@ static struct session *open_session(struct world *world, const int32_t *tokens, 
 }
 
 /* A whole request: opens, computes everything, closes. Returns how much was cached. */
-static struct session_start run(struct world *world, const int32_t *tokens, int32_t n, const char *key,
-                                uint64_t *ret_id)
+static struct cache_report run(struct world *world, const int32_t *tokens, int32_t n, const char *key, uint64_t *ret_id)
 {
-    struct session_start start;
+    struct cache_report start;
     struct session *session = open_session(world, tokens, n, key, &start);
     compute(world, session, n);
     assert_int_equal(session->n_resident, n);
@@ -132,13 +131,13 @@ static void test_the_next_turn_costs_its_new_tokens_only(void **state)
     int32_t tokens[150];
     uint64_t first, second;
     count_up(tokens, 150, 0);
-    struct session_start start = run(world, tokens, 100, NULL, &first);
+    struct cache_report start = run(world, tokens, 100, NULL, &first);
     assert_int_equal(start.n_cached, 0);
     assert_int_equal(start.miss, CACHE_MISS_FIRST_USE);
-    assert_int_equal(start.source, SESSION_SOURCE_NONE);
+    assert_int_equal(start.source, CACHE_SOURCE_NONE);
     start = run(world, tokens, 150, NULL, &second);
     assert_int_equal(start.n_cached, 100);
-    assert_int_equal(start.source, SESSION_SOURCE_RESIDENT);
+    assert_int_equal(start.source, CACHE_SOURCE_RESIDENT);
     assert_int_equal(start.miss, CACHE_MISS_NONE);
     assert_int_equal(second, first);
     assert_int_equal(session_by_id(world->table, first)->turns, 2);
@@ -154,7 +153,7 @@ static void test_the_last_token_is_always_computed(void **state)
     for (int32_t n = 1; n <= 96; n++) {
         struct world *world = new_world(16, 100);
         run(world, tokens, n, NULL, NULL);
-        struct session_start start;
+        struct cache_report start;
         struct session *session = open_session(world, tokens, n, NULL, &start);
         assert_int_equal(start.n_cached, n - 1);
         compute(world, session, 1);
@@ -174,7 +173,7 @@ static void test_a_request_that_parts_near_the_end_goes_on_with_the_session(void
     count_up(tokens, 100, 0);
     run(world, tokens, 100, NULL, &first);
     tokens[80] = 1000;
-    struct session_start start = run(world, tokens, 100, NULL, &second);
+    struct cache_report start = run(world, tokens, 100, NULL, &second);
     assert_int_equal(second, first);
     assert_int_equal(start.n_cached, 80);
     assert_int_equal(start.differs_at, 80);
@@ -194,10 +193,10 @@ static void test_a_request_that_parts_early_forks(void **state)
     int32_t other[200];
     memcpy(other, tokens, sizeof other);
     other[70] = 1000;
-    struct session_start start = run(world, other, 200, "chat", &second);
+    struct cache_report start = run(world, other, 200, "chat", &second);
     assert_int_not_equal(second, first);
     assert_int_equal(start.n_cached, 70);
-    assert_int_equal(start.source, SESSION_SOURCE_SHARED);
+    assert_int_equal(start.source, CACHE_SOURCE_SHARED);
     assert_int_equal(start.source_id, first);
     assert_int_equal(session_by_key(world->table, "chat")->id, second);
     assert_int_equal(kv_pool_count(world->pool).shared, 2);
@@ -237,7 +236,7 @@ static void test_two_requests_at_once_for_one_session_never_mix(void **state)
     int32_t tokens[120];
     count_up(tokens, 120, 0);
     run(world, tokens, 100, "chat", NULL);
-    struct session_start a_start, b_start;
+    struct cache_report a_start, b_start;
     struct session *a = open_session(world, tokens, 120, "chat", &a_start);
     int32_t other[120];
     memcpy(other, tokens, sizeof other);
@@ -266,7 +265,7 @@ static void test_a_shared_prefix_is_stored_once(void **state)
     for (int i = 0; i < 10; i++) {
         for (int j = 320; j < 370; j++)
             tokens[j] = 1000 * (i + 1) + j;
-        struct session_start start = run(world, tokens, 370, NULL, NULL);
+        struct cache_report start = run(world, tokens, 370, NULL, NULL);
         assert_int_equal(start.n_cached, i == 0 ? 0 : 320);
     }
     assert_int_equal(session_count(world->table, SESSION_IDLE), 10);
@@ -281,7 +280,7 @@ static void test_sessions_that_compute_the_same_prefix_share_it_while_they_run(v
     struct world *world = new_world(64, 100);
     int32_t tokens[100];
     count_up(tokens, 100, 0);
-    struct session_start start;
+    struct cache_report start;
     struct session *a = open_session(world, tokens, 100, NULL, &start);
     struct session *b = open_session(world, tokens, 100, NULL, &start);
     assert_ptr_not_equal(a, b);
@@ -321,7 +320,7 @@ static void test_the_least_recently_used_idle_session_is_evicted_first(void **st
     /* Back again: the same session, computed anew as far as its blocks are gone. */
     count_up(tokens, 320, 1000);
     uint64_t again;
-    struct session_start start = run(world, tokens, 97, "b", &again);
+    struct cache_report start = run(world, tokens, 97, "b", &again);
     assert_int_equal(again, b);
     assert_int_equal(start.miss, CACHE_MISS_EVICTED);
     assert_int_equal(start.differs_at, -1);
@@ -426,7 +425,7 @@ static void test_busy_sessions_are_neither_deleted_nor_truncated(void **state)
     struct npu_error error;
     int32_t tokens[50];
     count_up(tokens, 50, 0);
-    struct session_start start;
+    struct cache_report start;
     struct session *session = open_session(world, tokens, 50, NULL, &start);
     assert_int_equal(session_delete(world->table, session, &error), NPU_ERROR_INPUT);
     assert_int_equal(session_truncate(world->table, session, 1, &error), NPU_ERROR_INPUT);
@@ -468,7 +467,7 @@ static void test_moving_out_and_in_keeps_the_history(void **state)
     struct world *world = new_world(8, 100);
     int32_t tokens[100];
     count_up(tokens, 100, 0);
-    struct session_start start;
+    struct cache_report start;
     struct session *session = open_session(world, tokens, 100, NULL, &start);
     compute(world, session, 100);
     session_append(session, 555);
@@ -569,7 +568,7 @@ static void test_random_operations_keep_every_position_right(void **state)
             int32_t tokens[MAX_TOKENS];
             int32_t n = random_prompt(tokens);
             struct session_request request = {tokens, n, random_below(8) ? n - 1 : 0, keys[random_below(4)]};
-            struct session_start start;
+            struct cache_report start;
             *slot = session_open(world->table, &request, world->now_us, &start);
             assert_non_null(*slot);
             assert_true(start.n_cached <= request.max_cached);

@@ -1,0 +1,34 @@
+/* What a request found in the KV cache, and why it did not find more. */
+#ifndef DAEMON_CACHE_REPORT_H
+#define DAEMON_CACHE_REPORT_H
+
+#include <stdint.h>
+
+enum cache_source {
+    CACHE_SOURCE_NONE, /* nothing was cached */
+    CACHE_SOURCE_RESIDENT, /* the session itself went on */
+    CACHE_SOURCE_SHARED, /* blocks of others were shared or copied */
+};
+
+/* Why less than the whole known history was cached. */
+enum cache_miss {
+    CACHE_MISS_NONE, /* it was cached, but for the last block of a busy session */
+    CACHE_MISS_FIRST_USE, /* no history is known that begins like this */
+    CACHE_MISS_DIFFERS, /* the prompt parts from the history at differs_at */
+    CACHE_MISS_EVICTED, /* the history was known but its blocks had been given up */
+};
+
+struct cache_report {
+    int32_t n_cached; /* positions that need not be computed */
+    enum cache_source source;
+    uint64_t session_id; /* the session that the request works in; 0: none */
+    uint64_t source_id; /* the session that the prefix came from, as far as it is known; 0: none */
+    enum cache_miss miss;
+    int32_t differs_at; /* the first position that differs from that history; -1: none does */
+};
+
+/* Words for logs and answers: "none", "resident", "shared"; "none", "first_use", "differs", "evicted". */
+const char *cache_source_name(enum cache_source source);
+const char *cache_miss_name(enum cache_miss miss);
+
+#endif

@@ -14,11 +14,13 @@
 #include "kernels/sources.h"
 
 /* In the order in which they build on each other; x86/ replaces the portable file of the same name. */
-static const char *const source_order[] = {"common.cl",   "norm.cl",      "heads.cl",     "gated.cl",
-                                           "select.cl",   "matmul_q4.cl", "matmul_q8.cl", "matmul_q6.cl",
-                                           "matmul.cl",   "embed.cl",     "attention.cl", "spin.cl",
-                                           "run_ops.cl",  "probe.cl"};
-enum { N_SOURCES = sizeof source_order / sizeof source_order[0] };
+static const char *const step_sources[] = {"common.cl",    "norm.cl",      "heads.cl",  "gated.cl",
+                                           "select.cl",    "matmul_q4.cl", "matmul_q8.cl", "matmul_q6.cl",
+                                           "matmul.cl",    "embed.cl",     "attention.cl", "spin.cl",
+                                           "barrier.cl",   "run_ops.cl",   "probe.cl",  NULL};
+static const char *const probe_sources[] = {"spin.cl", "barrier.cl", "probe.cl", NULL};
+static const char *const *const sources_of[] = {[PROGRAM_STEP] = step_sources, [PROGRAM_PROBE] = probe_sources};
+enum { MAX_SOURCES = 32 };
 
 /* A cached program: this header, then the driver's binary. */
 struct cache_header {
@@ -40,13 +42,13 @@ static const char *find_source(const char *folder, const char *name)
     return NULL;
 }
 
-static int collect_sources(bool x86_kernels, const char *texts[N_SOURCES + 1])
+static int collect_sources(const struct program_options *options, const char *texts[MAX_SOURCES])
 {
     int n = 0;
     texts[n++] = find_source("", "op_entry.h");
-    for (int i = 0; i < N_SOURCES; i++) {
-        const char *text = x86_kernels ? find_source("x86/", source_order[i]) : NULL;
-        texts[n++] = text != NULL ? text : find_source("portable/", source_order[i]);
+    for (const char *const *name = sources_of[options->sources]; *name != NULL; name++) {
+        const char *text = options->x86_kernels ? find_source("x86/", *name) : NULL;
+        texts[n++] = text != NULL ? text : find_source("portable/", *name);
     }
     return n;
 }
@@ -145,8 +147,8 @@ enum npu_status program_build(struct program *program, cl_context context, const
                               const struct program_options *options, const char *cache_dir, struct npu_error *error)
 {
     *program = (struct program){0};
-    const char *texts[N_SOURCES + 1];
-    int n = collect_sources(options->x86_kernels, texts);
+    const char *texts[MAX_SOURCES];
+    int n = collect_sources(options, texts);
     char build_options[256];
     snprintf(build_options, sizeof build_options,
              "-cl-std=%s -DWEIGHT_SEGMENTS=%d -DKV_SEGMENTS=%d -DMAX_HEAD_SIZE=%d -DKV_HALF=%d -DONE_LAUNCH=%d",

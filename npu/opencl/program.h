@@ -8,7 +8,11 @@
 
 #include "npu/opencl/device.h"
 
+/* The kernels of steps, or those of the barrier's probe alone, which compile in a moment. */
+enum program_sources { PROGRAM_STEP, PROGRAM_PROBE };
+
 struct program_options {
+    enum program_sources sources;
     int weight_segments, kv_segments; /* 1, 2 or 4 */
     int max_head_size;
     bool kv_half;

@@ -17,6 +17,7 @@ def common(**changes):
         num_hidden_layers=3,
         num_attention_heads=4,
         num_key_value_heads=2,
+        head_dim=32,
         max_position_embeddings=CONTEXT,
         bos_token_id=None,
         eos_token_id=None,
@@ -43,8 +44,7 @@ def gemma3(layer_types, sliding_window, **changes):
         layer_types=layer_types,
         num_hidden_layers=len(layer_types),
         sliding_window=sliding_window,
-        head_dim=16,
-        query_pre_attn_scalar=16,
+        query_pre_attn_scalar=32,
     )
     options.update(changes)
     return Gemma3TextConfig(**common(**options))
@@ -55,10 +55,9 @@ def gemma4(layer_types, sliding_window, **changes):
         layer_types=layer_types,
         num_hidden_layers=len(layer_types),
         sliding_window=sliding_window,
-        head_dim=8,
-        global_head_dim=16,
+        global_head_dim=64,
         vocab_size_per_layer_input=VOCAB,
-        hidden_size_per_layer_input=8,
+        hidden_size_per_layer_input=32,
     )
     options.update(changes)
     return Gemma4TextConfig(**common(**options))
@@ -81,14 +80,13 @@ MODELS = {
     "llama-mha-untied": ("llama", lambda: llama(num_key_value_heads=4, tie_word_embeddings=False)),
     "llama-mqa-llama3-rope": (
         "llama",
-        lambda: llama(num_attention_heads=8, num_key_value_heads=1, head_dim=8, rope_parameters=LLAMA3_ROPE),
+        lambda: llama(num_attention_heads=8, num_key_value_heads=1, rope_parameters=LLAMA3_ROPE),
     ),
     "llama-linear-rope-bias": (
         "llama",
         lambda: llama(
             attention_bias=True,
             mlp_bias=True,
-            head_dim=16,
             rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=4.0),
         ),
     ),
@@ -97,16 +95,16 @@ MODELS = {
         "qwen2",
         lambda: qwen2(num_attention_heads=8, num_key_value_heads=1, tie_word_embeddings=True),
     ),
-    "qwen3": ("qwen3", lambda: qwen3(head_dim=16, rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
+    "qwen3": ("qwen3", lambda: qwen3(rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
     "qwen3-mqa-tied": (
         "qwen3",
-        lambda: qwen3(num_attention_heads=8, num_key_value_heads=1, head_dim=8, tie_word_embeddings=True),
+        lambda: qwen3(num_attention_heads=8, num_key_value_heads=1, tie_word_embeddings=True),
     ),
     "gemma3": ("gemma3", lambda: gemma3([S, S, S, S, S, F, S], 8)),
     "gemma3-wide-window": ("gemma3", lambda: gemma3([S, S, F, S, S, F], 64, num_key_value_heads=4)),
     "gemma3-odd-layers": (
         "gemma3",
-        lambda: gemma3([F, S, S, F, F], 5, num_attention_heads=8, num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=8),
+        lambda: gemma3([F, S, S, F, F], 5, num_attention_heads=8, num_key_value_heads=1),
     ),
     "gemma3-softcap": ("gemma3", lambda: gemma3([S, F, S], 8, final_logit_softcapping=3.0, tie_word_embeddings=False)),
     # Sharing of 0, 1 and many layers; with and without per-layer embeddings; keys as values; double width.
@@ -117,7 +115,7 @@ MODELS = {
     "gemma4-no-sharing": ("gemma4", lambda: gemma4([S, S, F], 64, num_attention_heads=8, num_key_value_heads=1)),
     "gemma4-one-shared": (
         "gemma4",
-        lambda: gemma4([S, F, S, F], 8, num_kv_shared_layers=1, num_key_value_heads=4, hidden_size_per_layer_input=16),
+        lambda: gemma4([S, F, S, F], 8, num_kv_shared_layers=1, num_key_value_heads=4, hidden_size_per_layer_input=64),
     ),
     "gemma4-odd-sharing": ("gemma4", lambda: gemma4([F, S, S, S, F, S, F], 5, num_kv_shared_layers=4)),
     "gemma4-keys-as-values": (

@@ -26,6 +26,8 @@ struct tokenizer_model {
 
 static const struct tokenizer_model models[] = {
     {"gpt2", byte_bpe_decode_token, byte_bpe_create},
+    {"llama", sentencepiece_decode_token, sentencepiece_create},
+    {"gemma4", sentencepiece_decode_token, gemma4_create},
 };
 
 static enum npu_status find_model(const struct tokenizer_model **ret_model, const struct gguf_file *file,
@@ -42,9 +44,10 @@ static enum npu_status find_model(const struct tokenizer_model **ret_model, cons
             return NPU_OK;
         }
     }
-    return npu_error_set(error, NPU_ERROR_UNSUPPORTED,
-                         "%s: tokenizer.ggml.model: tokenizer model '%.*s' is not supported; it may be gpt2",
-                         gguf_path(file), length < 64 ? (int)length : 64, name);
+    return npu_error_set(
+        error, NPU_ERROR_UNSUPPORTED,
+        "%s: tokenizer.ggml.model: tokenizer model '%.*s' is not supported; it may be gpt2, llama or gemma4",
+        gguf_path(file), length < 64 ? (int)length : 64, name);
 }
 
 /* Reads a token id from the file; *token is left alone when the key is absent. */
@@ -103,7 +106,8 @@ static enum npu_status read_special_ids(struct tokenizer *tokenizer, const struc
         (status = read_token_id(tokenizer, file, "tokenizer.ggml.eos_token_id", &tokenizer->eos, error)) != NPU_OK)
         return status;
     tokenizer->add_bos = tokenizer->encoder->adds_bos;
-    gguf_get_bool(file, "tokenizer.ggml.add_bos_token", &tokenizer->add_bos);
+    if (!tokenizer->encoder->always_adds_bos)
+        gguf_get_bool(file, "tokenizer.ggml.add_bos_token", &tokenizer->add_bos);
     gguf_get_bool(file, "tokenizer.ggml.add_eos_token", &tokenizer->add_eos);
     if ((tokenizer->add_bos && tokenizer->bos < 0) || (tokenizer->add_eos && tokenizer->eos < 0))
         return npu_error_set(error, NPU_ERROR_INPUT,
@@ -115,7 +119,7 @@ static enum npu_status read_special_ids(struct tokenizer *tokenizer, const struc
 enum npu_status tokenizer_create(struct tokenizer **ret_tokenizer, const struct gguf_file *file,
                                  struct npu_error *error)
 {
-    const struct tokenizer_model *model;
+    const struct tokenizer_model *model = NULL;
     enum npu_status status = find_model(&model, file, error);
     if (status != NPU_OK)
         return status;

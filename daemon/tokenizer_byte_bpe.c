@@ -5,28 +5,18 @@
  * Source: openai/gpt-2 src/encoder.py (byte map), Hugging Face tokenizers (models/bpe). */
 #include "daemon/tokenizer_internal.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/utf8.h"
 #include "npu/gguf.h"
 
-#define MERGES_KEY "tokenizer.ggml.merges"
-
-struct merge_slot {
-    int32_t left, right; /* left is -1 in a free slot */
-    uint32_t rank;
-    int32_t merged;
-};
-
 struct byte_bpe {
     struct text_encoder encoder;
     const struct vocabulary *vocabulary;
     struct pretokenizer *pretokenizer;
     int32_t byte_tokens[256]; /* -1: the vocabulary has no token for this byte */
-    struct merge_slot *slots;
-    uint32_t mask;
+    struct merge_table merges;
 };
 
 /* -- the byte map ------------------------------------------------------------------------------------------------- */
@@ -75,94 +65,7 @@ size_t byte_bpe_decode_token(const char *written, size_t length, enum token_type
     return length;
 }
 
-/* -- merges ------------------------------------------------------------------------------------------------------- */
-
-static struct merge_slot *find_merge_slot(const struct byte_bpe *bpe, int32_t left, int32_t right)
-{
-    uint64_t hash = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
-    uint32_t at = (uint32_t)(hash >> 32) & bpe->mask;
-    while (bpe->slots[at].left >= 0 && (bpe->slots[at].left != left || bpe->slots[at].right != right))
-        at = (at + 1) & bpe->mask;
-    return &bpe->slots[at];
-}
-
-/* "left right", both in written form: the first space that is not the first character parts them. */
-static bool parse_merge(const struct byte_bpe *bpe, const char *written, size_t length, char *scratch,
-                        struct merge_slot *ret_merge)
-{
-    const char *space = length > 1 ? memchr(written + 1, ' ', length - 1) : NULL;
-    size_t left_bytes, right_bytes;
-    if (space == NULL)
-        return false;
-    size_t left_length = (size_t)(space - written);
-    if (!decode_written(written, left_length, scratch, &left_bytes) ||
-        !decode_written(space + 1, length - left_length - 1, scratch + left_bytes, &right_bytes))
-        return false;
-    ret_merge->left = vocabulary_find(bpe->vocabulary, scratch, left_bytes);
-    ret_merge->right = vocabulary_find(bpe->vocabulary, scratch + left_bytes, right_bytes);
-    ret_merge->merged = vocabulary_find(bpe->vocabulary, scratch, left_bytes + right_bytes);
-    return ret_merge->left >= 0 && ret_merge->right >= 0 && ret_merge->merged >= 0;
-}
-
-static enum npu_status load_merges(struct byte_bpe *bpe, const struct gguf_file *file, struct npu_error *error)
-{
-    int64_t n;
-    size_t longest = 0, n_slots = 16;
-    const struct gguf_array *merges = gguf_find_array(file, MERGES_KEY, &n);
-    if (merges == NULL || n > INT32_MAX / 2)
-        return npu_error_set(error, NPU_ERROR_INPUT, "%s: " MERGES_KEY " is missing, or not an array of strings",
-                             gguf_path(file));
-    while (n_slots < (size_t)n + (size_t)n / 4)
-        n_slots *= 2;
-    bpe->mask = (uint32_t)(n_slots - 1);
-    bpe->slots = malloc(n_slots * sizeof *bpe->slots);
-    if (bpe->slots == NULL)
-        return npu_error_set(error, NPU_ERROR_MEMORY, "out of memory for %" PRId64 " merges", n);
-    for (size_t i = 0; i < n_slots; i++)
-        bpe->slots[i].left = -1;
-
-    const char *written;
-    size_t length;
-    for (int64_t i = 0; i < n; i++) {
-        if (!gguf_array_string_at(merges, i, &written, &length))
-            return npu_error_set(error, NPU_ERROR_INPUT, "%s: " MERGES_KEY " is not an array of strings",
-                                 gguf_path(file));
-        longest = length > longest ? length : longest;
-    }
-    char *scratch = malloc(longest + 1);
-    if (scratch == NULL)
-        return npu_error_set(error, NPU_ERROR_MEMORY, "out of memory for a merge of %zu bytes", longest);
-    enum npu_status status = NPU_OK;
-    for (int64_t i = 0; status == NPU_OK && i < n; i++) {
-        struct merge_slot merge = {.rank = (uint32_t)i};
-        gguf_array_string_at(merges, i, &written, &length);
-        if (!parse_merge(bpe, written, length, scratch, &merge)) {
-            status = npu_error_set(error, NPU_ERROR_INPUT,
-                                   "%s: " MERGES_KEY ": merge %" PRId64 " '%.*s' is not two tokens of the vocabulary "
-                                   "that make a third",
-                                   gguf_path(file), i, length < 64 ? (int)length : 64, written);
-            continue;
-        }
-        struct merge_slot *slot = find_merge_slot(bpe, merge.left, merge.right);
-        if (slot->left < 0)
-            *slot = merge;
-    }
-    free(scratch);
-    return status;
-}
-
 /* -- encoding ----------------------------------------------------------------------------------------------------- */
-
-static bool find_merge(const void *context, const struct merge_work *work, int32_t left, int32_t right,
-                       struct merge_candidate *candidate)
-{
-    const struct merge_slot *slot = find_merge_slot(context, work->symbols[left].token, work->symbols[right].token);
-    if (slot->left < 0)
-        return false;
-    candidate->priority = slot->rank;
-    candidate->merged = slot->merged;
-    return true;
-}
 
 struct encoding {
     const struct byte_bpe *bpe;
@@ -177,8 +80,8 @@ static enum npu_status encode_word(void *context, const char *word, size_t lengt
     struct merge_work *work = &encoding->work;
     enum npu_status status = NPU_OK;
     if (pretokenizer_ignores_merges(bpe->pretokenizer)) {
-        int32_t whole = vocabulary_find(bpe->vocabulary, word, length);
-        if (whole >= 0 && bpe->vocabulary->types[whole] != TOKEN_CONTROL)
+        int32_t whole = vocabulary_find_ordinary(bpe->vocabulary, word, length);
+        if (whole >= 0)
             return token_list_add(encoding->tokens, whole, error);
     }
     work->n_symbols = 0;
@@ -188,7 +91,7 @@ static enum npu_status encode_word(void *context, const char *word, size_t lengt
             status = merge_work_add_symbol(work, (uint32_t)i, token, error);
     }
     if (status == NPU_OK)
-        status = merge_work_run(work, find_merge, bpe, error);
+        status = merge_work_run(work, merge_table_find, &bpe->merges, error);
     for (size_t i = 0; status == NPU_OK && i < work->n_symbols; i++) {
         if (work->symbols[i].token >= 0)
             status = token_list_add(encoding->tokens, work->symbols[i].token, error);
@@ -210,7 +113,7 @@ static void byte_bpe_destroy(struct text_encoder *encoder)
 {
     struct byte_bpe *bpe = (struct byte_bpe *)encoder;
     pretokenizer_destroy(bpe->pretokenizer);
-    free(bpe->slots);
+    merge_table_free(&bpe->merges);
     free(bpe);
 }
 
@@ -236,13 +139,13 @@ enum npu_status byte_bpe_create(struct text_encoder **ret_encoder, const struct 
     bpe->vocabulary = vocabulary;
     for (int byte = 0; byte < 256; byte++) {
         char piece = (char)byte;
-        bpe->byte_tokens[byte] = vocabulary_find(vocabulary, &piece, 1);
+        bpe->byte_tokens[byte] = vocabulary_find_ordinary(vocabulary, &piece, 1);
     }
     enum npu_status status = pretokenizer_create(&bpe->pretokenizer, pre, pre_length, error);
     if (status != NPU_OK)
         npu_error_prefix(error, "%s: tokenizer.ggml.pre", gguf_path(file));
     else
-        status = load_merges(bpe, file, error);
+        status = merge_table_load(&bpe->merges, file, vocabulary, decode_written, error);
     if (status != NPU_OK) {
         byte_bpe_destroy(&bpe->encoder);
         return status;

@@ -52,6 +52,8 @@ void vocabulary_free(struct vocabulary *vocabulary);
 const char *vocabulary_piece(const struct vocabulary *vocabulary, int32_t token, size_t *length);
 /* The token with this piece, or -1. Byte tokens are not found; of equal pieces an ordinary token comes first. */
 int32_t vocabulary_find(const struct vocabulary *vocabulary, const char *piece, size_t length);
+/* The same, but never a control token: what ordinary text may become. */
+int32_t vocabulary_find_ordinary(const struct vocabulary *vocabulary, const char *piece, size_t length);
 
 /* -- special tokens: tokenizer_special.c -------------------------------------------------------------------------- */
 
@@ -130,6 +132,24 @@ enum npu_status merge_work_run(struct merge_work *work, merge_finder *find, cons
                                struct npu_error *error);
 void merge_work_free(struct merge_work *work);
 
+/* -- listed merges: tokenizer_merge_table.c ------------------------------------------------------------------------ */
+
+struct merge_slot;
+
+/* tokenizer.ggml.merges: which two tokens make which third; the order of the list is the priority. */
+struct merge_table {
+    struct merge_slot *slots; /* hash table */
+    uint32_t mask;
+};
+
+/* A half of a merge as it is written in the file to the bytes it stands for, at most length; false: it stands for none. */
+typedef bool merge_decoder(const char *written, size_t length, char *out, size_t *ret_length);
+
+enum npu_status merge_table_load(struct merge_table *table, const struct gguf_file *file,
+                                 const struct vocabulary *vocabulary, merge_decoder *decode, struct npu_error *error);
+void merge_table_free(struct merge_table *table);
+merge_finder merge_table_find; /* its context is the table; symbols whose token is -1 merge with nothing */
+
 /* -- encoders ----------------------------------------------------------------------------------------------------- */
 
 struct text_encoder;
@@ -145,6 +165,7 @@ struct text_encoder_interface {
 struct text_encoder {
     const struct text_encoder_interface *interface;
     bool adds_bos; /* unless the file says otherwise */
+    bool always_adds_bos; /* whatever the file says */
 };
 
 /* Each borrows the vocabulary, which must outlive it. */
@@ -154,5 +175,16 @@ typedef enum npu_status text_encoder_creator(struct text_encoder **ret_encoder, 
 /* Byte-level BPE (tokenizer.ggml.model = gpt2): tokenizer_byte_bpe.c */
 token_decoder byte_bpe_decode_token;
 text_encoder_creator byte_bpe_create;
+
+/* SentencePiece BPE (tokenizer.ggml.model = llama): tokenizer_sentencepiece.c */
+token_decoder sentencepiece_decode_token;
+text_encoder_creator sentencepiece_create;
+/* U+2581, the written form of a space, to spaces; returns how many bytes it wrote to out, at most length. */
+size_t sentencepiece_plain_spaces(const char *text, size_t length, char *out);
+/* The tokens <0x00> to <0xFF>; -1 where the vocabulary has none. */
+void sentencepiece_find_byte_tokens(const struct vocabulary *vocabulary, int32_t byte_tokens[256]);
+
+/* Gemma 4's BPE (tokenizer.ggml.model = gemma4), written like SentencePiece: tokenizer_gemma4.c */
+text_encoder_creator gemma4_create;
 
 #endif

@@ -62,6 +62,14 @@ int32_t vocabulary_find(const struct vocabulary *vocabulary, const char *piece, 
     return vocabulary->slots[find_slot(vocabulary, piece, length)] - 1;
 }
 
+int32_t vocabulary_find_ordinary(const struct vocabulary *vocabulary, const char *piece, size_t length)
+{
+    int32_t token = vocabulary_find(vocabulary, piece, length);
+    bool control =
+        token >= 0 && (vocabulary->types[token] == TOKEN_CONTROL || vocabulary->types[token] == TOKEN_UNKNOWN);
+    return control ? -1 : token;
+}
+
 static enum npu_status allocate(struct vocabulary *vocabulary, size_t n, size_t bytes, struct npu_error *error)
 {
     size_t slots = 16;

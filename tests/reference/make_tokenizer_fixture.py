@@ -8,11 +8,14 @@ Writes
   digits, and a few words that no merge makes (found only where the pre-tokenizer says that whole words come first);
 - corpus.json: the cases;
 - ids-PRE.json for each pre-tokenizer, with the small vocabulary;
-- ids-smollm2-model.json: with the whole vocabulary of the model.
+- ids-smollm2-model.json: with the whole vocabulary of the model;
+- pieces.gguf: a vocabulary of the SentencePiece kind (spaces as U+2581, byte fallback), trained on the corpus itself;
+- ids-llama.json, ids-llama-prefix.json (a space is put before the text) and ids-gemma4.json, with that vocabulary.
 
 Bytes that are not UTF-8 cannot be given to the Hugging Face library. What is expected of them: for cutting words, each
 such byte is a symbol, like the U+FFFD that a decoder would put there; the words are then encoded by their real bytes,
-which byte-level BPE can. So nothing is lost, and decoding gives back the same bytes.
+which byte-level BPE can. So nothing is lost, and decoding gives back the same bytes. In the SentencePiece kind such a byte
+is the token of that byte, and nothing merges across it.
 """
 
 import json
@@ -20,13 +23,15 @@ import os
 import sys
 
 import gguf
-from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from tokenizer_corpus import cases
 
 N_SMALL_MERGES = 3000
 # SmolLM2 never merges digits; these make pre-tokenizers visible that leave several digits in one word.
 DIGIT_MERGES = ["1 2", "12 3", "123 4", "3 4", "1 1", "11 1", "2 0", "20 2", "4 5", "Ġ 1", "Ġ1 2", "Ù ¡"]
+N_PIECES = 1500
+PIECE_SPECIALS = [("<unk>", 2), ("<s>", 3), ("</s>", 3), ("<|im_start|>", 3), ("<|im_end|>", 3), ("<user>", 4)]
 WHOLE_WORDS = ["Ġunmerged", "wholeword", "Ġè¯", "!?!", "ĊĊĊĊ"]
 
 # As in the tokenizer.json of Llama 3 and of Qwen 2 and 3.
@@ -122,6 +127,87 @@ def encode_all(tokens, types, merges, pre):
     return result
 
 
+def piece_vocabulary():
+    """Tokens, types and all merges: every way in which two pieces make a third, the earlier trained third first."""
+    training = Tokenizer(models.BPE())
+    training.normalizer = normalizers.Replace(" ", "\u2581")
+    training.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n+"), "isolated")
+    texts = [data.decode() for data, _ in cases() if is_utf8(data)]
+    training.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=N_PIECES, show_progress=False, max_token_length=12))
+    pieces = training.get_vocab()
+    specials = [token for token, _ in PIECE_SPECIALS]
+    pieces = [piece for piece in sorted(pieces, key=pieces.get) if piece not in specials]
+    kept = set(pieces)
+    merges = [f"{piece[:at]} {piece[at:]}" for piece in pieces for at in range(1, len(piece))
+              if piece[:at] in kept and piece[at:] in kept]
+    tokens = specials + [f"<0x{byte:02X}>" for byte in range(256)] + pieces
+    types = [kind for _, kind in PIECE_SPECIALS] + [6] * 256 + [1] * len(pieces)
+    return tokens, types, merges
+
+
+def is_utf8(data):
+    try:
+        data.decode()
+        return True
+    except UnicodeDecodeError:
+        return False
+
+
+def encode_pieces(tokens, types, merges, kind):
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [tuple(merge.split(" ")) for merge in merges], byte_fallback=True,
+                                     unk_token="<unk>", fuse_unk=True))
+    steps = [normalizers.Prepend("\u2581")] if kind == "llama-prefix" else []
+    tokenizer.normalizer = normalizers.Sequence(steps + [normalizers.Replace(" ", "\u2581")])
+    if kind == "gemma4":
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n+"), "isolated")
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token, type in PIECE_SPECIALS if type != 4])
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token, type in PIECE_SPECIALS if type == 4])
+    result = []
+    for data, parse_special in cases():
+        tokenizer.encode_special_tokens = not parse_special
+        if kind == "llama-prefix" and not is_utf8(data):
+            result.append(None)  # where the space goes is told by the other texts
+            continue
+        ids = []
+        for part, invalid in split_invalid(data):
+            ids += [vocabulary[f"<0x{byte:02X}>"] for byte in part] if invalid else \
+                tokenizer.encode(part.decode(), add_special_tokens=False).ids
+        result.append(ids)
+    return result
+
+
+def split_invalid(data):
+    """(part, is it a byte that is not UTF-8), in order."""
+    characters, sizes = decode_bytewise(data)
+    at, start = 0, 0
+    for character, size in zip(characters, sizes):
+        if character == "\ufffd" and size == 1:
+            if start < at:
+                yield data[start:at], False
+            yield data[at:at + 1], True
+            start = at + 1
+        at += size
+    if start < at or not data:
+        yield data[start:at], False
+
+
+def write_pieces(path, tokens, types, merges):
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_scores([-float(i) for i in range(len(tokens))])
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_add_space_prefix(False)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
 def write_json(path, name, value):
     with open(os.path.join(path, name), "w", encoding="ascii") as file:
         file.write("[\n" + ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in value) + "\n]\n")
@@ -160,6 +246,11 @@ def main():
     writer.close()
     for pre in ("gpt-2", "smollm", "llama-bpe", "qwen2", "default"):
         write_json(output, f"ids-{pre}.json", encode_all(tokens, types, merges, pre))
+
+    tokens, types, merges = piece_vocabulary()
+    write_pieces(os.path.join(output, "pieces.gguf"), tokens, types, merges)
+    for kind in ("llama", "llama-prefix", "gemma4"):
+        write_json(output, f"ids-{kind}.json", encode_pieces(tokens, types, merges, kind))
 
     corpus = []
     for data, parse_special in cases():

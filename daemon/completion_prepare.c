@@ -10,6 +10,7 @@
 enum {
     /* Of all choices of an answer that is not streamed: they are collected, at about 2 KiB each. */
     MAX_COLLECTED_LOGPROBS = 65536,
+    LONG_TEXT_BYTES = 1024 * 1024, /* above, a prompt that cannot fit is not tokenized to tell by how much */
 };
 
 static bool out_of_memory(struct completion *completion)
@@ -42,7 +43,7 @@ static bool tokenize(struct completion *completion, int index)
     const struct tokenizer *tokenizer = service->model.tokenizer;
     struct prompt_field *prompt = &completion->request.prompts[index];
     size_t least_tokens = prompt->length / service->max_piece_bytes;
-    if (least_tokens > (size_t)service->model.max_prompt_tokens)
+    if (prompt->length > LONG_TEXT_BYTES && least_tokens > (size_t)service->model.max_prompt_tokens)
         return too_long(completion, index, "at least ", least_tokens);
     struct npu_error error;
     if (tokenizer_encode(tokenizer, prompt->text, prompt->length, true, true, &prompt->tokens, &prompt->n_tokens,

@@ -5,10 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +14,7 @@
 #include <unistd.h>
 
 #include "proto/http_server.h"
+#include "tests/unit/http_client.h"
 
 struct fixture {
     uv_loop_t loop;
@@ -140,78 +138,29 @@ static void finish(struct fixture *f)
 
 static int connect_client(struct fixture *f)
 {
-    const char *address = http_server_address(f->server, 0);
-    int client;
-    if (strncmp(address, "unix:", 5) == 0) {
-        struct sockaddr_un name = {.sun_family = AF_UNIX};
-        snprintf(name.sun_path, sizeof name.sun_path, "%s", address + 5);
-        client = socket(AF_UNIX, SOCK_STREAM, 0);
-        assert_int_equal(connect(client, (struct sockaddr *)&name, sizeof name), 0);
-    } else {
-        struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        name.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
-        client = socket(AF_INET, SOCK_STREAM, 0);
-        assert_int_equal(connect(client, (struct sockaddr *)&name, sizeof name), 0);
-    }
-    assert_int_equal(fcntl(client, F_SETFL, O_NONBLOCK), 0);
-    turn(f);
-    return client;
+    return http_client_connect(&f->loop, http_server_address(f->server, 0));
 }
 
 static void send_bytes(struct fixture *f, int client, const char *bytes, size_t length)
 {
-    while (length > 0) {
-        ssize_t n = send(client, bytes, length, MSG_NOSIGNAL);
-        if (n < 0) {
-            assert_true(errno == EAGAIN || errno == EPIPE || errno == ECONNRESET);
-            if (errno != EAGAIN)
-                return;
-            turn(f);
-            continue;
-        }
-        bytes += n;
-        length -= (size_t)n;
-    }
-    turn(f);
+    http_client_send(&f->loop, client, bytes, length);
 }
 
 static void send_text(struct fixture *f, int client, const char *text)
 {
-    send_bytes(f, client, text, strlen(text));
+    http_client_send(&f->loop, client, text, strlen(text));
 }
 
-/* Reads until the text holds `until` (NULL: until the end of the connection), turning the loop; fails after 10 s.
- * The result has no Date lines. "<reset>" at its end: the connection was reset. */
-static char received[400 * 1000];
+/* As http_client_receive, without the Date fields. */
+static char received[HTTP_CLIENT_BYTES];
 
 static const char *receive(struct fixture *f, int client, const char *until)
 {
-    size_t length = 0;
-    received[0] = '\0';
-    uint64_t deadline = uv_hrtime() + 10ull * 1000 * 1000 * 1000;
-    while (until == NULL || strstr(received, until) == NULL) {
-        if (uv_hrtime() > deadline)
-            fail_msg("waited too long for %s; got: %.1000s", until != NULL ? until : "the end", received);
-        turn(f);
-        struct pollfd query = {.fd = client, .events = POLLIN};
-        poll(&query, 1, 1);
-        ssize_t n = recv(client, received + length, sizeof received - 1 - length, 0);
-        if (n == 0)
-            break;
-        if (n < 0) {
-            if (errno == EAGAIN)
-                continue;
-            strcpy(received + length, "<reset>");
-            break;
-        }
-        length += (size_t)n;
-        received[length] = '\0';
-        char *date;
-        while ((date = strstr(received, "Date: ")) != NULL && strstr(date, "\r\n") != NULL) {
-            char *end = strstr(date, "\r\n") + 2;
-            memmove(date, end, strlen(end) + 1);
-            length = strlen(received);
-        }
+    http_client_receive(&f->loop, client, until, received);
+    char *date;
+    while ((date = strstr(received, "Date: ")) != NULL && strstr(date, "\r\n") != NULL) {
+        char *end = strstr(date, "\r\n") + 2;
+        memmove(date, end, strlen(end) + 1);
     }
     return received;
 }

@@ -1,0 +1,565 @@
+/* The service over HTTP with a fake engine, whose events the test writes, and a fake tokenizer: one token a byte. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/engine.h"
+#include "daemon/log.h"
+#include "daemon/service.h"
+#include "daemon/tokenizer.h"
+#include "proto/http_server.h"
+#include "tests/unit/http_client.h"
+
+enum {
+    CONTEXT = 64,
+    BOS = 1,
+    MAX_GENERATIONS = 1100,
+};
+
+/* ---- fakes ---- */
+
+struct engine {
+    struct generation *submitted[MAX_GENERATIONS]; /* NULL once finished */
+    bool cancelled[MAX_GENERATIONS];
+    int n_submitted, n_cancelled;
+};
+
+void engine_submit(struct engine *engine, struct generation *generation)
+{
+    assert_in_range(engine->n_submitted, 0, MAX_GENERATIONS - 1);
+    engine->submitted[engine->n_submitted++] = generation;
+}
+
+void engine_cancel(struct engine *engine, struct generation *generation)
+{
+    for (int i = 0; i < engine->n_submitted; i++) {
+        if (engine->submitted[i] == generation && !engine->cancelled[i]) {
+            engine->cancelled[i] = true;
+            engine->n_cancelled++;
+        }
+    }
+}
+
+enum npu_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t length, bool add_special,
+                                 bool parse_special, int32_t **ret_tokens, int32_t *ret_n, struct npu_error *error)
+{
+    (void)tokenizer;
+    (void)error;
+    assert_true(add_special && parse_special);
+    *ret_tokens = malloc((length + 1) * sizeof **ret_tokens);
+    for (size_t i = 0; i < length; i++)
+        (*ret_tokens)[i] = (unsigned char)text[i];
+    *ret_n = (int32_t)length;
+    return NPU_OK;
+}
+
+const char *tokenizer_piece(const struct tokenizer *tokenizer, int32_t token, size_t *length)
+{
+    static char bytes[256][2];
+    (void)tokenizer;
+    bytes[token][0] = (char)token;
+    *length = 1;
+    return bytes[token];
+}
+
+int32_t tokenizer_n_vocab(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return 256;
+}
+
+int32_t tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return BOS;
+}
+
+int32_t tokenizer_eos(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return 2;
+}
+
+/* ---- fixture ---- */
+
+struct fixture {
+    uv_loop_t loop;
+    struct http_server *server;
+    struct service *service;
+    struct engine engine;
+    struct log log;
+    int log_ends[2];
+    bool http_stopped, idle;
+};
+
+static char received[HTTP_CLIENT_BYTES];
+
+static void turn(struct fixture *f)
+{
+    uv_run(&f->loop, UV_RUN_NOWAIT);
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    struct http_server_options options;
+    char message[256];
+    http_server_options_init(&options);
+    assert_int_equal(uv_loop_init(&f->loop), 0);
+    f->server = http_server_create(&f->loop, &options);
+    assert_int_equal(pipe(f->log_ends), 0);
+    f->log = (struct log){.level = LOG_LEVEL_INFO, .descriptor = f->log_ends[1]};
+    f->service = service_create(&f->loop, f->server, "test-model", &f->log);
+    assert_non_null(f->service);
+    assert_true(http_server_listen(f->server, "127.0.0.1:0", message, sizeof message));
+    *state = f;
+    return 0;
+}
+
+static void make_ready(struct fixture *f)
+{
+    struct service_model model = {
+        .engine = &f->engine, .context = CONTEXT, .max_prompt_tokens = CONTEXT, .numerics = 0x1234};
+    service_set_model(f->service, &model);
+}
+
+static void on_http_stopped(void *context)
+{
+    ((struct fixture *)context)->http_stopped = true;
+}
+
+static void on_idle(void *context)
+{
+    ((struct fixture *)context)->idle = true;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    http_server_stop(f->server, 0, on_http_stopped, f);
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    assert_true(f->http_stopped);
+    for (int i = 0; i < f->engine.n_submitted; i++)
+        assert_null(f->engine.submitted[i]); /* the test has finished every generation */
+    service_close(f->service, on_idle, f);
+    assert_true(f->idle);
+    service_destroy(f->service);
+    http_server_destroy(f->server);
+    assert_int_equal(uv_loop_close(&f->loop), 0);
+    close(f->log_ends[0]);
+    close(f->log_ends[1]);
+    free(f);
+    return 0;
+}
+
+static int post(struct fixture *f, const char *body)
+{
+    int client = http_client_connect(&f->loop, http_server_address(f->server, 0));
+    char *text = malloc(strlen(body) + 256);
+    int n = sprintf(text,
+                    "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                    "Content-Length: %zu\r\n\r\n%s",
+                    strlen(body), body);
+    http_client_send(&f->loop, client, text, (size_t)n);
+    free(text);
+    return client;
+}
+
+static const char *receive(struct fixture *f, int client, const char *until)
+{
+    http_client_receive(&f->loop, client, until, received);
+    if (until != NULL && strstr(received, until) == NULL)
+        fail_msg("expected %s\ngot %.2000s", until, received);
+    return received;
+}
+
+static void wait_submitted(struct fixture *f, int n)
+{
+    uint64_t deadline = uv_hrtime() + 10ull * 1000 * 1000 * 1000;
+    while (f->engine.n_submitted < n) {
+        assert_true(uv_hrtime() < deadline);
+        turn(f);
+    }
+}
+
+static void wait_cancelled(struct fixture *f, int n)
+{
+    uint64_t deadline = uv_hrtime() + 10ull * 1000 * 1000 * 1000;
+    while (f->engine.n_cancelled < n) {
+        assert_true(uv_hrtime() < deadline);
+        turn(f);
+    }
+}
+
+static void deliver(struct fixture *f, int index, struct generation_event *event)
+{
+    struct generation *generation = f->engine.submitted[index];
+    assert_non_null(generation);
+    event->generation = generation;
+    if (event->finished)
+        f->engine.submitted[index] = NULL;
+    generation->on_event(event, generation->context);
+}
+
+/* Text that came with one token for each of its bytes. */
+static void say(struct fixture *f, int index, const char *text, uint32_t text_start)
+{
+    struct generation_event *event = calloc(1, sizeof *event);
+    event->text = strdup(text);
+    event->text_length = strlen(text);
+    event->n_tokens = (int)strlen(text);
+    event->tokens = calloc(strlen(text) + 1, sizeof *event->tokens);
+    for (int i = 0; i < event->n_tokens; i++)
+        event->tokens[i] = (struct generation_token){.token = (unsigned char)text[i],
+                                                     .has_logprob = true,
+                                                     .logprob = -0.5f,
+                                                     .text_start = text_start + (uint32_t)i,
+                                                     .text_length = 1};
+    deliver(f, index, event);
+}
+
+static void finish(struct fixture *f, int index, enum finish_reason reason, const char *message)
+{
+    struct generation_event *event = calloc(1, sizeof *event);
+    event->text = calloc(1, 1);
+    event->finished = true;
+    event->reason = reason;
+    snprintf(event->message, sizeof event->message, "%s", message);
+    event->usage = (struct generation_usage){.prompt_tokens = f->engine.n_submitted > 0 ? 3 : 0,
+                                             .cached_tokens = 2,
+                                             .completion_tokens = 5,
+                                             .prompt_ms = 2,
+                                             .predicted_ms = 8,
+                                             .first_token_ms = 4.5};
+    deliver(f, index, event);
+}
+
+static const char *read_log(struct fixture *f)
+{
+    static char text[4096];
+    ssize_t n = read(f->log_ends[0], text, sizeof text - 1);
+    assert_true(n > 0);
+    text[n] = '\0';
+    return text;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+/* ---- tests ---- */
+
+static void until_the_model_is_there_everything_is_503(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const requests[] = {"GET /health HTTP/1.1\r\nHost: x\r\n\r\n",
+                                           "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"};
+    int client = http_client_connect(&f->loop, http_server_address(f->server, 0));
+    for (int i = 0; i < 2; i++) {
+        http_client_send(&f->loop, client, requests[i], strlen(requests[i]));
+        receive(f, client, "model_loading");
+        assert_memory_equal(received, "HTTP/1.1 503 ", 13);
+        assert_non_null(strstr(received, "Retry-After: 1\r\n"));
+    }
+    int other = post(f, "{\"prompt\":\"a\"}");
+    assert_memory_equal(receive(f, other, "model_loading"), "HTTP/1.1 503 ", 13);
+    close(other);
+    make_ready(f);
+    http_client_send(&f->loop, client, requests[0], strlen(requests[0]));
+    receive(f, client, "{\"status\":\"ok\"}");
+    assert_memory_equal(received, "HTTP/1.1 200 ", 13);
+    http_client_send(&f->loop, client, requests[1], strlen(requests[1]));
+    receive(f, client, "\"owned_by\":\"npud\"}]}");
+    assert_non_null(strstr(received, "{\"object\":\"list\",\"data\":[{\"id\":\"test-model\",\"object\":\"model\","));
+    close(client);
+}
+
+static void a_whole_answer_collects_the_events(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post(f, "{\"prompt\":\"abc\",\"logprobs\":0}");
+    wait_submitted(f, 1);
+    say(f, 0, "he", 0);
+    say(f, 0, "llo", 2);
+    finish(f, 0, FINISH_STOP, "");
+    receive(f, client, "\"cached_n\":2}}");
+    assert_memory_equal(received, "HTTP/1.1 200 OK\r\n", 17);
+    assert_non_null(strstr(received, "\"object\":\"text_completion\""));
+    assert_non_null(strstr(received, "\"model\":\"test-model\""));
+    assert_non_null(strstr(received, "\"system_fingerprint\":\"npud-"));
+    assert_non_null(strstr(received,
+                           "{\"text\":\"hello\",\"index\":0,\"logprobs\":{\"tokens\":[\"h\",\"e\",\"l\",\"l\","
+                           "\"o\"],\"token_logprobs\":[-0.5,"));
+    assert_non_null(strstr(received, "\"text_offset\":[0,1,2,3,4]},\"finish_reason\":\"stop\"}]"));
+    assert_non_null(strstr(received, "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":5,\"total_tokens\":8,"
+                                     "\"prompt_tokens_details\":{\"cached_tokens\":2}}"));
+    assert_non_null(strstr(received, "\"prompt_n\":1,\"prompt_ms\":2.0,\"prompt_per_second\":500.0,"));
+    const char *log = read_log(f);
+    assert_memory_equal(log, "cmpl-", 5);
+    assert_non_null(strstr(log, ": 3 prompt tokens, 2 cached, 5 generated, first token 4.5 ms, 500.0 tok/s, "));
+    assert_non_null(strstr(log, ", stop\n"));
+    close(client);
+}
+
+static void a_generation_gets_every_field(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client =
+        post(f, "{\"prompt\":[5,6],\"max_tokens\":9,\"temperature\":0.5,\"top_p\":0,\"min_p\":0.25,\"top_k\":7,"
+                "\"repeat_penalty\":1.5,\"presence_penalty\":1,\"frequency_penalty\":-1,\"seed\":10,\"n\":2,"
+                "\"logprobs\":3,\"echo\":true,\"ignore_eos\":true,\"stop\":[\"x\",\"yz\"],"
+                "\"logit_bias\":{\"7\":-100},\"prompt_cache_key\":\"k\"}");
+    wait_submitted(f, 2);
+    for (int i = 0; i < 2; i++) {
+        const struct generation *g = f->engine.submitted[i];
+        assert_int_equal(g->n_prompt, 2);
+        assert_true(g->prompt[0] == 5 && g->prompt[1] == 6);
+        assert_int_equal(g->max_tokens, 9);
+        assert_true(g->sampling.temperature == 0.5f && g->sampling.top_p > 0 && g->sampling.top_p < 1e-6f);
+        assert_true(g->sampling.min_p == 0.25f && g->sampling.top_k == 7 && g->sampling.repeat_penalty == 1.5f);
+        assert_true(g->sampling.presence_penalty == 1 && g->sampling.frequency_penalty == -1);
+        assert_int_equal(g->sampling.seed, 10 + i);
+        assert_int_equal(g->sampling.n_bias, 1);
+        assert_true(g->sampling.bias[0].token == 7 && g->sampling.bias[0].bias == -100);
+        assert_int_equal(g->n_logprobs, 3);
+        assert_true(g->echo && g->ignore_eos);
+        assert_int_equal(g->n_stops, 2);
+        assert_string_equal(g->stops[1], "yz");
+        assert_int_equal(g->stop_lengths[1], 2);
+        assert_string_equal(g->session_key, "k");
+    }
+    assert_string_not_equal(f->engine.submitted[0]->id, f->engine.submitted[1]->id);
+    finish(f, 1, FINISH_LENGTH, "");
+    finish(f, 0, FINISH_LENGTH, "");
+    receive(f, client, "cached_n");
+    close(client);
+}
+
+static void several_prompts_are_several_choices_in_order(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post(f, "{\"prompt\":[\"a\",\"b\"],\"n\":2}");
+    wait_submitted(f, 4);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(f->engine.submitted[i]->prompt[0], i < 2 ? 'a' : 'b');
+    for (int i = 3; i >= 0; i--) {
+        char text[2] = {(char)('0' + i), '\0'};
+        say(f, i, text, 0);
+        finish(f, i, FINISH_LENGTH, "");
+    }
+    receive(f, client, "cached_n");
+    assert_non_null(strstr(received, "[{\"text\":\"0\",\"index\":0,"));
+    assert_non_null(strstr(received, "{\"text\":\"3\",\"index\":3,"));
+    /* Each prompt counts once, each choice's tokens count. */
+    assert_non_null(strstr(received, "\"prompt_tokens\":6,\"completion_tokens\":20,"));
+    close(client);
+}
+
+static void a_stream_sends_events_as_they_come(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post(f, "{\"prompt\":\"abc\",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    wait_submitted(f, 1);
+    say(f, 0, "he", 0);
+    receive(f, client, "\n\n\r\n");
+    assert_non_null(strstr(received, "Content-Type: text/event-stream; charset=utf-8\r\n"));
+    assert_non_null(strstr(received, "Cache-Control: no-cache\r\n"));
+    assert_non_null(strstr(received, "\"choices\":[{\"text\":\"he\",\"index\":0,\"logprobs\":null,"
+                                     "\"finish_reason\":null}],\"usage\":null}\n\n"));
+    say(f, 0, "", 2); /* a stop string is being awaited: nothing to send */
+    finish(f, 0, FINISH_LENGTH, "");
+    receive(f, client, "0\r\n\r\n");
+    const char *end = strstr(received, "{\"text\":\"\",\"index\":0,\"logprobs\":null,\"finish_reason\":\"length\"}");
+    assert_non_null(end);
+    const char *usage = strstr(end, "\"choices\":[],\"usage\":{\"prompt_tokens\":3,");
+    assert_non_null(usage);
+    assert_non_null(strstr(usage, "\"timings\":{"));
+    assert_non_null(strstr(usage, "data: [DONE]\n\n\r\n0\r\n\r\n"));
+    close(client);
+}
+
+static void a_client_that_leaves_is_cancelled_at_once(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post(f, "{\"prompt\":\"abc\",\"n\":3}");
+    wait_submitted(f, 3);
+    finish(f, 1, FINISH_STOP, "");
+    close(client);
+    wait_cancelled(f, 2);
+    assert_false(f->engine.cancelled[1]);
+    say(f, 0, "late", 0); /* events under way still come */
+    finish(f, 0, FINISH_CANCELLED, "");
+    finish(f, 2, FINISH_CANCELLED, "");
+    assert_non_null(strstr(read_log(f), ", client gone\n"));
+    /* The same in the middle of a stream. */
+    client = post(f, "{\"prompt\":\"abc\",\"stream\":true}");
+    wait_submitted(f, 4);
+    say(f, 3, "a", 0);
+    receive(f, client, "\"text\":\"a\"");
+    close(client);
+    wait_cancelled(f, 3);
+    finish(f, 3, FINISH_CANCELLED, "");
+}
+
+static void clients_that_leave_before_it_begins_leave_nothing(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    for (int i = 0; i < 50; i++) {
+        close(post(f, "{\"prompt\":\"abc\"}"));
+        for (int j = 0; j < i % 4; j++)
+            turn(f);
+    }
+    uint64_t deadline = uv_hrtime() + 10ull * 1000 * 1000 * 1000;
+    while (http_server_connections(f->server) > 0) {
+        assert_true(uv_hrtime() < deadline);
+        turn(f);
+    }
+    for (int i = 0; i < f->engine.n_submitted; i++) {
+        assert_true(f->engine.cancelled[i]);
+        finish(f, i, FINISH_CANCELLED, "");
+    }
+}
+
+static void a_failing_device_is_a_500_or_an_error_frame(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post(f, "{\"prompt\":\"abc\",\"stream\":true}");
+    wait_submitted(f, 1);
+    finish(f, 0, FINISH_ERROR, "the device burns");
+    receive(f, client, "\"code\":\"device_failed\"}}");
+    assert_memory_equal(received, "HTTP/1.1 500 ", 13);
+    assert_non_null(strstr(received, "\"message\":\"the device burns\""));
+    close(client);
+
+    client = post(f, "{\"prompt\":\"abc\",\"stream\":true,\"n\":2}");
+    wait_submitted(f, 3);
+    say(f, 1, "a", 0);
+    finish(f, 2, FINISH_ERROR, "the device burns");
+    receive(f, client, "0\r\n\r\n");
+    assert_non_null(strstr(received, "data: {\"error\":{\"message\":\"the device burns\""));
+    assert_null(strstr(received, "[DONE]"));
+    assert_true(f->engine.cancelled[1]);
+    finish(f, 1, FINISH_CANCELLED, "");
+    close(client);
+}
+
+static void a_stopping_engine_is_a_503(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post(f, "{\"prompt\":\"abc\"}");
+    wait_submitted(f, 1);
+    finish(f, 0, FINISH_CANCELLED, "");
+    receive(f, client, "server_stopping");
+    assert_memory_equal(received, "HTTP/1.1 503 ", 13);
+    assert_non_null(strstr(received, "Retry-After: 1\r\n"));
+    close(client);
+}
+
+static void refused(struct fixture *f, const char *body, const char *part)
+{
+    int client = post(f, body);
+    receive(f, client, "\"code\":\"");
+    assert_memory_equal(received, "HTTP/1.1 400 ", 13);
+    if (strstr(received, part) == NULL)
+        fail_msg("%s\nexpected %s\ngot %s", body, part, received);
+    assert_int_equal(f->engine.n_submitted, 0);
+    close(client);
+}
+
+static void prompts_that_do_not_fit_are_refused_with_both_numbers(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    enum {
+        BODY_BYTES = 1100 * 1000
+    };
+    char *body = malloc(BODY_BYTES + 64);
+    sprintf(body, "{\"prompt\":\"%065d\"}", 0);
+    refused(f, body, "prompt is too long: it has 65 tokens, but the maximum context length is 64 tokens");
+    sprintf(body, "{\"prompt\":[\"a\",\"%0*d\"]}", BODY_BYTES, 0);
+    refused(f, body, "prompt[1] is too long: it has at least 1100000 tokens, but the maximum context length is 64");
+    free(body);
+    assert_non_null(strstr(received, "\"param\":\"prompt[1]\",\"code\":\"context_length_exceeded\""));
+    refused(f, "{\"prompt\":[256]}", "prompt[0] must be a token id from 0 to 255, not 256");
+    refused(f,
+            "{\"prompt\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\"],\"n\":102,\"max_tokens\":100,"
+            "\"logprobs\":1,\"echo\":true}",
+            "logprobs for up to 66300 tokens in one answer are too many");
+    assert_non_null(strstr(read_log(f), "refused, 400: prompt is too long"));
+}
+
+static void an_empty_prompt_starts_at_the_beginning(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post(f, "{\"prompt\":\"\"}");
+    wait_submitted(f, 1);
+    assert_int_equal(f->engine.submitted[0]->n_prompt, 1);
+    assert_int_equal(f->engine.submitted[0]->prompt[0], BOS);
+    finish(f, 0, FINISH_LENGTH, "");
+    receive(f, client, "cached_n");
+    close(client);
+}
+
+static void a_stream_that_nobody_reads_is_ended(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post(f, "{\"prompt\":\"abc\",\"stream\":true}");
+    wait_submitted(f, 1);
+    char *block = calloc(1, 100 * 1000 + 1);
+    memset(block, 'x', 100 * 1000);
+    for (int i = 0; i < 500 && f->engine.n_cancelled == 0; i++)
+        say(f, 0, block, (uint32_t)i * 100 * 1000);
+    free(block);
+    assert_int_equal(f->engine.n_cancelled, 1);
+    finish(f, 0, FINISH_CANCELLED, "");
+    assert_non_null(strstr(read_log(f), "client does not read\n"));
+    close(client);
+}
+
+static void closing_waits_for_the_last_generation(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post(f, "{\"prompt\":\"abc\"}");
+    wait_submitted(f, 1);
+    service_close(f->service, on_idle, f);
+    assert_false(f->idle);
+    finish(f, 0, FINISH_CANCELLED, "");
+    assert_true(f->idle);
+    close(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(until_the_model_is_there_everything_is_503),
+        TEST(a_whole_answer_collects_the_events),
+        TEST(a_generation_gets_every_field),
+        TEST(several_prompts_are_several_choices_in_order),
+        TEST(a_stream_sends_events_as_they_come),
+        TEST(a_client_that_leaves_is_cancelled_at_once),
+        TEST(clients_that_leave_before_it_begins_leave_nothing),
+        TEST(a_failing_device_is_a_500_or_an_error_frame),
+        TEST(a_stopping_engine_is_a_503),
+        TEST(prompts_that_do_not_fit_are_refused_with_both_numbers),
+        TEST(an_empty_prompt_starts_at_the_beginning),
+        TEST(a_stream_that_nobody_reads_is_ended),
+        TEST(closing_waits_for_the_last_generation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -13,7 +13,8 @@ struct gguf_file;
 struct tokenizer;
 
 /* An unknown tokenizer model or pre-tokenizer is NPU_ERROR_UNSUPPORTED and is named. Copies what it needs from the file. */
-enum npu_status tokenizer_create(struct tokenizer **ret_tokenizer, const struct gguf_file *file, struct npu_error *error);
+enum npu_status tokenizer_create(struct tokenizer **ret_tokenizer, const struct gguf_file *file,
+                                 struct npu_error *error);
 void tokenizer_destroy(struct tokenizer *tokenizer); /* NULL is fine */
 
 /* Tokens of text (any bytes; invalid UTF-8 is taken byte by byte). parse_special: control tokens written in the text

@@ -47,7 +47,7 @@ static const struct definition definitions[] = {
 
 struct pretokenizer {
     const struct definition *definition;
-    pcre2_code *patterns[MAX_PATTERNS];
+    pcre2_code *patterns[MAX_PATTERNS]; /* the unused ones are NULL */
     int n_patterns;
 };
 
@@ -147,7 +147,7 @@ static char *copy_as_valid(const char *text, size_t length)
 static enum npu_status split_part(struct split *split, size_t start, size_t end, int level)
 {
     enum npu_status status = NPU_OK;
-    if (level == split->pretokenizer->n_patterns)
+    if (level == MAX_PATTERNS || split->pretokenizer->patterns[level] == NULL)
         return split->consumer(split->context, split->text + start, end - start, split->error);
     pcre2_match_data *match = split->match[level];
     size_t at = start; /* [start, at) is done */

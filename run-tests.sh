@@ -1,0 +1,67 @@
+#!/bin/bash
+# Installs what the tests need, builds npud in every way that is tested, and runs all tests. For Debian 12 and 13.
+# usage: run-tests.sh [--long] [ctest arguments]     e.g. run-tests.sh -R unit
+#   --long  also what takes long (ctest label "long")
+set -u
+cd "$(dirname "$0")" || exit 1
+. scripts/setup.sh
+
+selection=(-LE long)
+if [ "${1-}" = --long ]; then
+    selection=()
+    shift
+fi
+
+install_intel_runtime() {
+    local folder=build/drivers/intel
+    if [ -f "$folder/intel.icd" ]; then
+        echo "already there: Intel's CPU runtime"
+        return
+    fi
+    rm -rf "$folder" && mkdir -p "$folder" && python3 -m venv "$folder/venv" &&
+        "$folder/venv/bin/pip" install -q --disable-pip-version-check --no-compile intel-opencl-rt==2026.2.0 \
+            intel-cmplr-lib-rt==2026.2.0 && find "$PWD/$folder/venv" -name libintelocl.so >"$folder/found" &&
+        [ -s "$folder/found" ] && mv "$folder/found" "$folder/intel.icd" && return
+    rm -rf "$folder"
+    echo "Intel's CPU runtime could not be installed: its tests will be skipped"
+}
+
+build_preset() {
+    say "Building: $1"
+    cmake --preset "$1" >"build/$1.log" 2>&1 || { cat "build/$1.log"; fail "cmake --preset $1 failed"; }
+    cmake --build --preset "$1" -j "$(nproc)" >>"build/$1.log" 2>&1 || { tail -50 "build/$1.log"; fail "build of $1 failed"; }
+    presets+=("$1")
+}
+
+say "Packages"
+install_build_packages libcmocka-dev mesa-opencl-icd systemd util-linux clang libclang-rt-dev
+mkdir -p build
+
+say "Python packages of the tests"
+if ! cmp -s tests/requirements.txt build/venv/requirements.txt; then
+    rm -rf build/venv
+    python3 -m venv build/venv || fail "python3 -m venv failed"
+    build/venv/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt ||
+        fail "the packages of tests/requirements.txt could not be installed"
+    cp tests/requirements.txt build/venv/requirements.txt
+fi
+build/venv/bin/python --version
+
+say "Intel's CPU runtime, a second OpenCL driver (830 MB)"
+install_intel_runtime
+
+say "The model"
+fetch_demo_model
+
+presets=()
+build_preset release
+build_preset asan
+build_preset tsan
+build_preset fuzz
+
+say "Tests"
+# One ctest run over all builds, so that there is one summary.
+printf 'subdirs("%s")\n' "${presets[@]}" >build/CTestTestfile.cmake
+ctest --test-dir build -j "$(nproc)" --output-on-failure --timeout 600 "${selection[@]}" "$@" | tee build/ctest.log
+status=${PIPESTATUS[0]}
+exit "$status"

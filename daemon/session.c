@@ -183,6 +183,7 @@ static void evict(struct session_table *table, struct session *session)
 {
     if (table->options.on_evict != NULL)
         table->options.on_evict(table->options.context, session);
+    table->n_evicted++;
     session_list_remove(table, session);
     session_anchor_clear(table, session);
     session_drop_blocks(table, session, 0);

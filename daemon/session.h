@@ -119,6 +119,8 @@ struct session *session_by_key(const struct session_table *table, const char *ke
 /* Every session, state by state, the least recently used first: start with NULL; NULL ends. */
 struct session *session_next(const struct session_table *table, const struct session *session);
 int32_t session_count(const struct session_table *table, enum session_state state);
+int32_t session_shared_blocks(const struct session_table *table, const struct session *session); /* with others */
+uint64_t session_evictions(const struct session_table *table); /* ever */
 
 /* Operations on sessions by request of a user. A busy session is NPU_ERROR_INPUT. */
 

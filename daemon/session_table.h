@@ -25,7 +25,7 @@ struct session_table {
     struct session_anchor **anchors; /* idle sessions by the block they may go on behind: [0] position 0, [1 + block] */
     struct session *unevictable; /* an idle session whose private block is being read, or NULL */
     int32_t n_blocks; /* of the pool */
-    uint64_t n_created;
+    uint64_t n_created, n_evicted;
 };
 
 /* The longest cached prefix of a request and the way to use it. */

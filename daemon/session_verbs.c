@@ -51,6 +51,19 @@ int32_t session_count(const struct session_table *table, enum session_state stat
     return table->lists[LIST_EVICTED].count;
 }
 
+int32_t session_shared_blocks(const struct session_table *table, const struct session *session)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < session->n_blocks; i++)
+        n += kv_pool_is_shared(table->pool, session->blocks[i]);
+    return n;
+}
+
+uint64_t session_evictions(const struct session_table *table)
+{
+    return table->n_evicted;
+}
+
 static enum npu_status refuse_busy(const struct session *session, const char *what, struct npu_error *error)
 {
     return npu_error_set(error, NPU_ERROR_INPUT,

@@ -1,0 +1,41 @@
+/* Numbers that the engine keeps about its work, for /metrics and logs. Plain data, copied out by engine_metrics_get. */
+#ifndef DAEMON_ENGINE_METRICS_H
+#define DAEMON_ENGINE_METRICS_H
+
+#include <stdint.h>
+
+#include "daemon/generation.h"
+#include "daemon/kv_pool.h"
+#include "daemon/step_cost.h"
+
+enum {
+    HISTOGRAM_BOUNDS = 14,
+};
+
+/* Upper bounds in seconds, the same for all: 1 ms to 30 s. */
+extern const double histogram_bounds_s[HISTOGRAM_BOUNDS];
+
+struct histogram {
+    uint64_t counts[HISTOGRAM_BOUNDS + 1]; /* values up to each bound and above the one before; the last: above all */
+    uint64_t n;
+    double sum_s;
+};
+
+void histogram_add(struct histogram *histogram, double seconds);
+
+struct engine_metrics {
+    uint64_t submitted;
+    uint64_t finished[FINISH_ERROR + 1]; /* by enum finish_reason */
+    uint64_t failed[FAILURE_TIMEOUT + 1]; /* by enum generation_failure, of those that ended in FINISH_ERROR */
+    uint64_t prompt_tokens, cached_tokens; /* of generations that began to run */
+    uint64_t output_tokens;
+    int running, waiting, paused;
+    struct histogram queue, first_token, token_gap;
+    struct histogram step[STEP_COST_BUCKETS]; /* by bucket of rows: 1, 2, 4, ... */
+    uint64_t steps, failed_steps, decode_rows, prompt_rows, moved_out;
+    struct kv_pool_counters kv;
+    int32_t sessions_busy, sessions_idle, sessions_evicted;
+    uint64_t evictions;
+};
+
+#endif

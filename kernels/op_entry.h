@@ -12,20 +12,30 @@
 
 enum entry_kind {
     ENTRY_EMBED,            /* rows of the token table */
-    ENTRY_NORM,             /* rms norm of whole rows, optional quantized copy */
+    ENTRY_NORM,             /* rms norm of n_heads groups of head_size, optional quantized copy */
     ENTRY_MATMUL,           /* weight tiles times rows */
     ENTRY_HEADS,            /* per head: optional rms norm, optional rope, to place or to the KV cache */
     ENTRY_ATTENTION,        /* partial softmax sums over splits of 256 positions */
     ENTRY_ATTENTION_MERGE,  /* puts the splits together, optional quantized copy */
     ENTRY_GATED,            /* activation(in) * in2, optional quantized copy */
     ENTRY_ADD,              /* in + in2 */
+    ENTRY_SCALE,            /* scale * in */
+    ENTRY_SOFTCAP,          /* scale * tanh(in / scale) */
+    ENTRY_QUANTIZE,         /* the quantized copy of in, where no other entry made it */
     ENTRY_GATHER,           /* copies returning rows to their own buffers */
     ENTRY_SELECT,           /* best or top k of a chunk of the vocabulary */
     ENTRY_SELECT_MERGE,     /* of all chunks */
 };
 
 /* Layouts of packed weights: drawn in npu/opencl/pack.h. */
-enum weight_layout { LAYOUT_F32, LAYOUT_F16, LAYOUT_BF16, LAYOUT_Q4, LAYOUT_Q8, LAYOUT_Q6 };
+enum weight_layout {
+    LAYOUT_F32 = 0,
+    LAYOUT_F16 = 1,
+    LAYOUT_BF16 = 2,
+    LAYOUT_Q4 = 3,
+    LAYOUT_Q8 = 4,
+    LAYOUT_Q6 = 5,
+};
 
 enum entry_destination { DESTINATION_PLACE, DESTINATION_KEYS, DESTINATION_VALUES };
 

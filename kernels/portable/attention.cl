@@ -103,6 +103,7 @@ static inline void attend_split(const int n, const struct context *c, __global c
         }
     }
     for (int i = 0; i < size; i += 16) {
+        int upper = i + 8 < size ? 8 : 0; /* where the head ends after 8 elements these are taken twice */
         float8 low[4], high[4];
         for (int r = 0; r < n; r++)
             low[r] = high[r] = 0.0f;
@@ -112,7 +113,7 @@ static inline void attend_split(const int n, const struct context *c, __global c
             int from = max(begin - b * KV_TOKENS, 0), to = min(last - b * KV_TOKENS, KV_TOKENS);
             const float *weights = &scores[0][b * KV_TOKENS - first];
             for (int p = from; p < to; p++) {
-                float8 a = kv_load8(0, values + p * size), d = kv_load8(0, values + p * size + 8);
+                float8 a = kv_load8(0, values + p * size), d = kv_load8(0, values + p * size + upper);
 #pragma unroll
                 for (int r = 0; r < n; r++) {
                     float8 w = (float8)weights[r * SPLIT_TOKENS + p];
@@ -125,10 +126,10 @@ static inline void attend_split(const int n, const struct context *c, __global c
             __global float *o = state[r] + i;
             if (!fresh[r]) {
                 low[r] = fma(vload8(0, o), (float8)old_factor[r], low[r] * new_factor[r]);
-                high[r] = fma(vload8(1, o), (float8)old_factor[r], high[r] * new_factor[r]);
+                high[r] = fma(vload8(0, o + upper), (float8)old_factor[r], high[r] * new_factor[r]);
             }
             vstore8(low[r], 0, o);
-            vstore8(high[r], 1, o);
+            vstore8(high[r], 0, o + upper);
         }
     }
 }
@@ -137,6 +138,7 @@ static inline void attend(const struct context *c, __global const struct op_entr
                           int kv_head, int split, int walked)
 {
     switch (n) {
+#if ROWS_PER_PASS == 4
     case 4:
         attend_split(4, c, e, heads, kv_head, split, walked);
         break;
@@ -146,6 +148,7 @@ static inline void attend(const struct context *c, __global const struct op_entr
     case 2:
         attend_split(2, c, e, heads, kv_head, split, walked);
         break;
+#endif
     default:
         attend_split(1, c, e, heads, kv_head, split, walked);
         break;
@@ -169,7 +172,7 @@ static inline void attend_tile(const struct context *c, __global const struct op
             heads[n].head = head;
             heads[n].begin = begin;
             heads[n].end = end;
-            if (++n == 4) {
+            if (++n == ROWS_PER_PASS) {
                 attend(c, e, heads, n, kv_head, split, walked);
                 n = 0;
             }

@@ -34,27 +34,3 @@ static void op_gated(const struct context *c, __global const struct op_entry *e)
         }
     }
 }
-
-static void op_add(const struct context *c, __global const struct op_entry *e)
-{
-    int rows = row_count(c, e), n = e->n_in;
-    for (int row = c->worker; row < rows; row += c->workers) {
-        __global const float *a = c->arena + e->in + (size_t)row * e->in_stride;
-        __global const float *b = c->arena + e->in2 + (size_t)row * e->in2_stride;
-        __global float *out = c->arena + e->out + (size_t)row * e->out_stride;
-        for (int i = 0; i < n; i++)
-            out[i] = a[i] + b[i];
-    }
-}
-
-/* Returning rows get a place of their own, so that what follows runs for them alone. */
-static void op_gather(const struct context *c, __global const struct op_entry *e)
-{
-    int rows = c->input[INPUT_N_ROWS + 1];
-    for (int row = c->worker; row < rows; row += c->workers) {
-        __global const float *in = c->arena + e->in + (size_t)c->input[INPUT_RETURNING + row] * e->in_stride;
-        __global float *out = c->arena + e->out + (size_t)row * e->out_stride;
-        for (int i = 0; i < e->n_in; i++)
-            out[i] = in[i];
-    }
-}

@@ -22,7 +22,7 @@ static void op_heads(const struct context *c, __global const struct op_entry *e)
     for (int unit = c->worker; unit < units; unit += c->workers) {
         int row = unit / e->n_heads, head = unit % e->n_heads;
         __global const int *words = row_words(c, e, row);
-        __global float *in = c->arena + e->in + (size_t)row * e->in_stride + head * size;
+        __global const float *in = c->arena + e->in + (size_t)row * e->in_stride + head * size;
         float inverse = 1.0f;
         if (e->epsilon > 0.0f)
             inverse = rms_inverse(in, size, e->epsilon);
@@ -40,8 +40,9 @@ static void op_heads(const struct context *c, __global const struct op_entry *e)
                       e->flags & FLAG_INTERLEAVED);
         }
         if (e->layout == DESTINATION_PLACE) {
+            __global float *out = c->arena + e->out + (size_t)row * e->out_stride + head * size;
             for (int i = 0; i < size; i++)
-                in[i] = x[i];
+                out[i] = x[i];
             continue;
         }
         int position = words[ROW_POSITION];

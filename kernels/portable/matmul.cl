@@ -1,5 +1,5 @@
-/* Weight tiles times rows. A unit is a tile of 8 weight rows; it meets the activation rows four at a time, so weights
- * are unpacked once for four rows. A lane is a weight row and its elements are taken in order: one row gives the same
+/* Weight tiles times rows. A unit is a tile of 8 weight rows with ROWS_PER_PASS activation rows (4, so that weights are
+ * unpacked once for four rows, or 1 on drivers whose compiler cannot take the unrolled code). A lane is a weight row and its elements are taken in order: one row gives the same
  * bits whether it comes alone (decode) or among 256 (prefill). */
 static inline void tile_float(const int n, const int layout, __global const uchar *tile, int n_in,
                               __global const float *x, int stride, float8 *sum)
@@ -73,45 +73,67 @@ static inline void store_sums(const int n, const struct context *c, __global con
         store_sums(n, c, e, row, tile, sum);                                                                   \
     } while (0)
 
-/* The loop over tiles and rows, once per layout, so that each inner loop is compiled for its layout and row count. */
-#define MATMUL_LOOP(TILE, argument)                                                        \
-    for (int tile = begin; tile < end; tile++) {                                           \
-        __global const uchar *weights = first + (size_t)tile * bytes;                      \
-        int row = 0;                                                                       \
-        for (; row + 4 <= rows; row += 4)                                                  \
-            TILE(4, argument);                                                             \
-        if (rows - row == 3)                                                               \
-            TILE(3, argument);                                                             \
-        else if (rows - row == 2)                                                          \
-            TILE(2, argument);                                                             \
-        else if (rows - row == 1)                                                          \
-            TILE(1, argument);                                                             \
+/* The loop over units, once per layout, so that each inner loop is compiled for its layout and row count. A worker's
+ * share runs through all rows of a tile before the next, so a tile's weights come from memory once. */
+#if ROWS_PER_PASS == 4
+#define MATMUL_ROWS(TILE, argument)  \
+    if (rows - row >= 4)             \
+        TILE(4, argument);           \
+    else if (rows - row == 3)        \
+        TILE(3, argument);           \
+    else if (rows - row == 2)        \
+        TILE(2, argument);           \
+    else                             \
+        TILE(1, argument);
+#else
+#define MATMUL_ROWS(TILE, argument) TILE(1, argument);
+#endif
+#define MATMUL_LOOP(TILE, argument)                                                     \
+    for (int unit = begin; unit < end; unit++) {                                        \
+        int tile = unit / groups, row = unit % groups * ROWS_PER_PASS;                  \
+        __global const uchar *weights = first + (size_t)tile * bytes;                   \
+        MATMUL_ROWS(TILE, argument)                                                     \
     }
+
+/* A bit of LAYOUTS for each layout that the model has: the others are not compiled. */
+#define HAS_LAYOUT(number) (LAYOUTS >> number & 1)
 
 static void op_matmul(const struct context *c, __global const struct op_entry *e)
 {
-    int rows = row_count(c, e), tiles = (e->n_out + 7) / 8;
-    int begin = share_begin(c, tiles), end = share_end(c, tiles);
+    int rows = row_count(c, e), tiles = (e->n_out + 7) / 8, groups = (rows + ROWS_PER_PASS - 1) / ROWS_PER_PASS;
+    int begin = share_begin(c, tiles * groups), end = share_end(c, tiles * groups);
     __global const uchar *first = weight_tiles(c, e);
     size_t bytes = tile_bytes(e->layout, e->n_in);
     switch (e->layout) {
+#if HAS_LAYOUT(3)
     case LAYOUT_Q4:
         MATMUL_LOOP(TILE_QUANTIZED, tile_q4)
         break;
+#endif
+#if HAS_LAYOUT(4)
     case LAYOUT_Q8:
         MATMUL_LOOP(TILE_QUANTIZED, tile_q8)
         break;
+#endif
+#if HAS_LAYOUT(5)
     case LAYOUT_Q6:
         MATMUL_LOOP(TILE_QUANTIZED, tile_q6)
         break;
+#endif
+#if HAS_LAYOUT(0)
     case LAYOUT_F32:
         MATMUL_LOOP(TILE_FLOAT, LAYOUT_F32)
         break;
+#endif
+#if HAS_LAYOUT(1)
     case LAYOUT_F16:
         MATMUL_LOOP(TILE_FLOAT, LAYOUT_F16)
         break;
+#endif
+#if HAS_LAYOUT(2)
     case LAYOUT_BF16:
         MATMUL_LOOP(TILE_FLOAT, LAYOUT_BF16)
         break;
+#endif
     }
 }

@@ -125,6 +125,8 @@ static void fill_profile(struct device_profile *profile, cl_platform_id platform
                 CL_VERSION_MAJOR(version) >= 3;
     profile->atomics = is_3 && has_feature(id, "__opencl_c_atomic_order_acq_rel") &&
                        has_feature(id, "__opencl_c_atomic_scope_device");
+    /* Rusticl's compiler takes minutes for the unrolled code; on GPUs one row a lane gives more lanes. */
+    profile->rows_per_pass = profile->is_cpu && strcmp(profile->platform_name, "rusticl") != 0 ? 4 : 1;
     if (profile->is_cpu) {
         int cpus = device_host_cpus();
         profile->workers = (int)units < cpus ? (int)units : cpus;

@@ -7,6 +7,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "npu/dequantize.h"
+#include "npu/gguf.h"
 #include "npu/opencl/weights.h"
 
 enum { RESULT_HEAD = 16, N_BUCKETS = 9 };
@@ -32,6 +34,23 @@ static int bucket_of(int n)
     return bucket;
 }
 
+/* Reads the step's rows of a mapped table in packed form and writes them, dequantized, into the arena. */
+static cl_int write_lookup(struct opencl_executor *executor, const struct step *step, const struct plan_lookup *lookup)
+{
+    const struct weight *weight = lookup->op->weight;
+    size_t row_bytes = (size_t)(weight->n_in / tensor_type_block_elements(weight->type)) *
+                       (size_t)tensor_type_block_bytes(weight->type);
+    for (int i = 0; i < step->n_rows; i++) {
+        float *to = executor->lookup_rows + (size_t)i * (size_t)lookup->stride;
+        dequantize_row(weight->type, (const uint8_t *)weight->data + (size_t)step->rows[i].token * row_bytes, to,
+                       weight->n_in);
+        for (int64_t k = 0; k < weight->n_in; k++)
+            to[k] *= lookup->op->scale;
+    }
+    return clEnqueueWriteBuffer(executor->queue, executor->arena.memory, CL_TRUE, (size_t)lookup->offset * 4,
+                                (size_t)step->n_rows * (size_t)lookup->stride * 4, executor->lookup_rows, 0, NULL, NULL);
+}
+
 enum npu_status opencl_executor_upload(struct opencl_executor *executor, const struct step *step, struct npu_error *error)
 {
     const struct plan *plan = executor->plan;
@@ -43,6 +62,8 @@ enum npu_status opencl_executor_upload(struct opencl_executor *executor, const s
         code = clEnqueueWriteBuffer(executor->queue, input, CL_FALSE, (size_t)plan->rope_offsets[r] * 4,
                                     (size_t)step->n_rows * (size_t)plan->model->ropes[r].dims * 4,
                                     executor->input_words + plan->rope_offsets[r], 0, NULL, NULL);
+    for (int l = 0; l < plan->n_lookups && code == CL_SUCCESS; l++)
+        code = write_lookup(executor, step, &plan->lookups[l]);
     int place = 0;
     for (int i = 0; i < step->n_rows && code == CL_SUCCESS; i++) {
         if (step->rows[i].embedding == NULL)
@@ -179,7 +200,9 @@ static enum npu_status opencl_step(struct executor *base, const struct step *ste
         status = attempt(executor, mode, &done, error);
     if (status == NPU_OK && !done && mode == LAUNCH_ONE) { /* a barrier was given up; a step is idempotent */
         mode = LAUNCH_EACH;
-        status = attempt(executor, mode, &done, error);
+        status = opencl_executor_upload(executor, step, error);
+        if (status == NPU_OK)
+            status = attempt(executor, mode, &done, error);
     }
     if (status == NPU_OK && !done)
         status = npu_error_set(error, NPU_ERROR_DEVICE, "%s did not finish a step", executor->profile.device_name);
@@ -249,6 +272,7 @@ static void opencl_destroy(struct executor *base)
     free(executor->input_words);
     free(executor->results);
     free(executor->vectors_out);
+    free(executor->lookup_rows);
     free(executor);
 }
 
@@ -319,6 +343,8 @@ static enum npu_status create_kernel(struct opencl_executor *executor, struct np
                                       .kv_half = executor->options.kv_half,
                                       .one_launch = executor->profile.atomics && executor->profile.is_cpu,
                                       .x86_kernels = executor->profile.x86_kernels};
+    for (int i = 0; i < executor->plan->n_weights; i++)
+        options.layouts |= 1u << executor->plan->weights[i].layout;
     enum npu_status status = program_build(&executor->program, executor->context, &executor->profile, &options,
                                            executor->options.cache_dir, error);
     if (status != NPU_OK)
@@ -434,7 +460,13 @@ enum npu_status opencl_executor_create(struct opencl_executor **ret_executor, co
         executor->input_words = calloc((size_t)executor->plan->input_words, 4);
         executor->results = calloc(RESULT_HEAD + (size_t)options->max_returning * (size_t)executor->plan->select_stride, 4);
         executor->vectors_out = malloc((size_t)options->max_returning * executor->widest * sizeof(float));
-        if (executor->input_words == NULL || executor->results == NULL || executor->vectors_out == NULL)
+        size_t lookup_stride = 1;
+        for (int i = 0; i < executor->plan->n_lookups; i++)
+            if ((size_t)executor->plan->lookups[i].stride > lookup_stride)
+                lookup_stride = (size_t)executor->plan->lookups[i].stride;
+        executor->lookup_rows = malloc(EXECUTOR_MAX_ROWS * lookup_stride * sizeof(float));
+        if (executor->input_words == NULL || executor->results == NULL || executor->vectors_out == NULL ||
+            executor->lookup_rows == NULL)
             status = npu_error_set(error, NPU_ERROR_MEMORY, "no memory for step staging");
     }
     if (status == NPU_OK)

@@ -44,6 +44,7 @@ struct opencl_executor {
     float *results;  /* staging: done word, then selections of returning rows */
     float *vectors_out; /* staging: what returning rows give, `widest` floats each */
     size_t widest;
+    float *lookup_rows; /* staging: rows of a mapped table */
 };
 
 /* Borrows model, whose file stays mapped. Packs the weights, compiles, probes, and runs every bucket once. */

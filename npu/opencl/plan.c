@@ -19,6 +19,7 @@ struct resources {
 /* A norm or rope of heads that waits for the op that reads the result, to be one entry with it. */
 struct pending {
     bool waits;
+    int source; /* the activation that is read: another one where a norm is not in place */
     int first_op, last_op;
     const struct op *norm, *rope;
 };
@@ -29,6 +30,7 @@ struct lowering {
     enum npu_status status;
     int row_set;
     struct pending pending[GRAPH_MAX_ACTIVATIONS];
+    bool quantized[2][GRAPH_MAX_ACTIVATIONS]; /* the quantized copy is up to date */
     struct resources reads, writes; /* since the last barrier */
     int scratch_offset, scratch_stride, splits, state_offsets[2];
 };
@@ -119,6 +121,7 @@ static void set_in2(struct lowering *lowering, struct op_entry *entry, int activ
 
 static void set_out(struct lowering *lowering, struct op_entry *entry, int activation)
 {
+    lowering->quantized[lowering->row_set][activation] = false;
     entry->out = lowering->plan->activation_offsets[lowering->row_set][activation];
     entry->out_stride = lowering->plan->activation_strides[activation];
 }
@@ -145,6 +148,7 @@ static void set_quantized(struct lowering *lowering, struct op_entry *entry, int
     entry->flags |= FLAG_QUANTIZE;
     entry->quantized = lowering->plan->quantized_offsets[lowering->row_set][activation];
     entry->quantized_width = width;
+    lowering->quantized[lowering->row_set][activation] = true;
 }
 
 /* Appends a vector's floats (any type that dequantizes), padded so that 8-float loads stay inside. */
@@ -226,25 +230,26 @@ static struct resources activations(uint64_t bits)
 /* Emits what waits for an activation. */
 static void flush_pending(struct lowering *lowering, int activation, int destination, int kv_layer, int op_index)
 {
-    struct pending *pending = &lowering->pending[activation];
+    struct pending pending = lowering->pending[activation];
     const struct model *model = lowering->plan->model;
-    if (!pending->waits && destination == DESTINATION_PLACE)
+    if (!pending.waits && destination == DESTINATION_PLACE)
         return;
-    uint64_t bit = activation_bit(lowering, activation);
-    struct resources reads = {bit, 0};
-    struct resources writes = {destination == DESTINATION_PLACE ? bit : 0,
-                               destination == DESTINATION_KEYS     ? OTHER_KEYS
-                               : destination == DESTINATION_VALUES ? OTHER_VALUES
-                                                                   : 0};
-    int first = pending->waits ? pending->first_op : op_index;
-    int last = destination == DESTINATION_PLACE ? pending->last_op : op_index;
-    struct op_entry *entry = add_entry(lowering, ENTRY_HEADS, first, last, reads, writes);
+    if (!pending.waits)
+        pending = (struct pending){.source = activation, .first_op = op_index};
+    if (destination != DESTINATION_PLACE)
+        pending.last_op = op_index;
+    lowering->pending[activation] = (struct pending){0};
+    struct resources reads = activations(activation_bit(lowering, pending.source)), writes = {0};
+    if (destination == DESTINATION_PLACE)
+        writes.activations = activation_bit(lowering, activation);
+    else
+        writes.other = destination == DESTINATION_KEYS ? OTHER_KEYS : OTHER_VALUES;
+    struct op_entry *entry = add_entry(lowering, ENTRY_HEADS, pending.first_op, pending.last_op, reads, writes);
     if (entry == NULL)
         return;
-    set_in(lowering, entry, activation);
+    set_in(lowering, entry, pending.source);
     set_out(lowering, entry, activation);
     entry->layout = destination;
-    const struct op *shape = pending->rope ? pending->rope : pending->norm;
     if (destination != DESTINATION_PLACE) {
         const struct kv_layer *kv = &model->kv_layers[kv_layer];
         entry->n_heads = kv->n_heads;
@@ -253,22 +258,22 @@ static void flush_pending(struct lowering *lowering, int activation, int destina
         entry->kv_offset = lowering->plan->kv_offsets[kv_layer] +
                            (destination == DESTINATION_VALUES ? kv->n_heads * KV_TOKENS * kv->head_size : 0);
     } else {
+        const struct op *shape = pending.rope ? pending.rope : pending.norm;
         entry->n_heads = shape->n_heads;
         entry->head_size = shape->head_size;
     }
-    if (pending->norm) {
-        entry->epsilon = pending->norm->epsilon;
-        if (pending->norm->weight)
-            entry->vector = add_vector(lowering, pending->norm->weight);
+    if (pending.norm) {
+        entry->epsilon = pending.norm->epsilon;
+        if (pending.norm->weight)
+            entry->vector = add_vector(lowering, pending.norm->weight);
     }
-    if (pending->rope) {
-        const struct rope *rope = &model->ropes[pending->rope->rope];
-        entry->rope = lowering->plan->rope_offsets[pending->rope->rope];
+    if (pending.rope) {
+        const struct rope *rope = &model->ropes[pending.rope->rope];
+        entry->rope = lowering->plan->rope_offsets[pending.rope->rope];
         entry->rope_dims = rope->dims;
         if (rope->interleaved)
             entry->flags |= FLAG_INTERLEAVED;
     }
-    *pending = (struct pending){0};
 }
 
 /* Whether a norm's result goes to rope, the KV cache or attention next: a norm of heads, not of the whole row. */
@@ -285,52 +290,85 @@ static bool is_head_norm(const struct op_graph *graph, int index)
     return false;
 }
 
-static void lower_norm(struct lowering *lowering, int index)
+/* Whether the op after `index` adds its result (needed nowhere else) to a running sum: then both are one entry. */
+static bool is_accumulated(const struct op_graph *graph, int index)
+{
+    const struct op *op = &graph->ops[index], *next = op + 1;
+    if (index + 1 >= graph->n_ops || next->kind != OP_ADD || next->in2 != op->out || next->in != next->out ||
+        next->in == op->in)
+        return false;
+    bool live[GRAPH_MAX_ACTIVATIONS];
+    graph_live_activations(graph, index + 2, live);
+    return !live[op->out];
+}
+
+/* These return how many ops the lowering took. */
+static int lower_norm(struct lowering *lowering, int index)
 {
     const struct op_graph *graph = &lowering->plan->model->graph;
     const struct op *op = &graph->ops[index];
     if (is_head_norm(graph, index)) {
-        if (op->in != op->out) {
-            fail(lowering, NPU_ERROR_UNSUPPORTED, "a norm of heads that is not in place");
-            return;
-        }
-        lowering->pending[op->out] = (struct pending){.waits = true, .first_op = index, .last_op = index, .norm = op};
-        return;
+        lowering->pending[op->out] =
+            (struct pending){.waits = true, .source = op->in, .first_op = index, .last_op = index, .norm = op};
+        return 1;
     }
-    struct op_entry *entry = add_entry(lowering, ENTRY_NORM, index, index, activations(activation_bit(lowering, op->in)),
-                                       activations(activation_bit(lowering, op->out)));
+    bool accumulate = is_accumulated(graph, index);
+    int out = accumulate ? op[1].out : op->out;
+    uint64_t read = activation_bit(lowering, op->in) | (accumulate ? activation_bit(lowering, out) : 0);
+    struct op_entry *entry = add_entry(lowering, ENTRY_NORM, index, index + accumulate, activations(read),
+                                       activations(activation_bit(lowering, out)));
     if (entry == NULL)
-        return;
+        return 1;
     set_in(lowering, entry, op->in);
-    set_out(lowering, entry, op->out);
-    entry->n_in = op->head_size;
+    set_out(lowering, entry, out);
+    entry->n_heads = op->n_heads;
+    entry->head_size = op->head_size;
     entry->epsilon = op->epsilon;
+    if (accumulate)
+        entry->flags |= FLAG_ACCUMULATE;
     if (op->weight)
         entry->vector = add_vector(lowering, op->weight);
-    set_quantized(lowering, entry, index, op->out, op->head_size);
+    if (op->n_heads == 1)
+        set_quantized(lowering, entry, index + accumulate, out, op->head_size);
+    return 1 + accumulate;
 }
 
-/* A matmul, with the addition of its result to a running sum where that comes next. Returns how many ops it took. */
+/* Makes the quantized copy of an activation that stands only in floats. */
+static void quantize_input(struct lowering *lowering, int index, int activation, int width)
+{
+    if (lowering->quantized[lowering->row_set][activation])
+        return;
+    uint64_t bit = activation_bit(lowering, activation);
+    struct op_entry *entry = add_entry(lowering, ENTRY_QUANTIZE, index, index, activations(bit), activations(bit));
+    if (entry == NULL)
+        return;
+    set_in(lowering, entry, activation);
+    set_out(lowering, entry, activation);
+    entry->n_in = width;
+    entry->flags |= FLAG_QUANTIZE;
+    entry->quantized = lowering->plan->quantized_offsets[lowering->row_set][activation];
+    entry->quantized_width = width;
+    lowering->quantized[lowering->row_set][activation] = true;
+}
+
 static int lower_matmul(struct lowering *lowering, int index)
 {
     const struct op_graph *graph = &lowering->plan->model->graph;
-    const struct op *op = &graph->ops[index], *next = index + 1 < graph->n_ops ? op + 1 : NULL;
-    bool live[GRAPH_MAX_ACTIVATIONS];
-    bool accumulate = next != NULL && next->kind == OP_ADD && next->in2 == op->out && next->in == next->out;
-    if (accumulate) {
-        graph_live_activations(graph, index + 2, live);
-        accumulate = !live[op->out];
-    }
-    int out = accumulate ? next->out : op->out;
+    const struct op *op = &graph->ops[index];
+    bool accumulate = is_accumulated(graph, index);
+    int out = accumulate ? op[1].out : op->out, layout;
+    bool quantized = pack_layout(op->weight->type, &layout) && pack_layout_is_quantized(layout);
+    if (quantized)
+        quantize_input(lowering, index, op->in, (int)op->weight->n_in);
     uint64_t read = activation_bit(lowering, op->in) | (accumulate ? activation_bit(lowering, out) : 0);
-    struct op_entry *entry = add_entry(lowering, ENTRY_MATMUL, index, accumulate ? index + 1 : index, activations(read),
+    struct op_entry *entry = add_entry(lowering, ENTRY_MATMUL, index, index + accumulate, activations(read),
                                        activations(activation_bit(lowering, out)));
     if (entry == NULL)
         return 1;
     set_in(lowering, entry, op->in);
     set_out(lowering, entry, out);
     set_weight(lowering, entry, op->weight);
-    if (pack_layout_is_quantized(entry->layout)) {
+    if (quantized) {
         entry->quantized = lowering->plan->quantized_offsets[lowering->row_set][op->in];
         entry->quantized_width = entry->n_in;
     }
@@ -338,7 +376,35 @@ static int lower_matmul(struct lowering *lowering, int index)
         entry->vector = add_vector(lowering, op->bias);
     if (accumulate)
         entry->flags |= FLAG_ACCUMULATE;
-    return accumulate ? 2 : 1;
+    return 1 + accumulate;
+}
+
+static int lower_elementwise(struct lowering *lowering, int index)
+{
+    const struct op *op = &lowering->plan->model->graph.ops[index];
+    int kind = op->kind == OP_GATED   ? ENTRY_GATED
+               : op->kind == OP_ADD   ? ENTRY_ADD
+               : op->kind == OP_SCALE ? ENTRY_SCALE
+                                      : ENTRY_SOFTCAP;
+    uint64_t read = activation_bit(lowering, op->in) | activation_bit(lowering, op->in2);
+    struct op_entry *entry =
+        add_entry(lowering, kind, index, index, activations(read), activations(activation_bit(lowering, op->out)));
+    if (entry == NULL)
+        return 1;
+    set_in(lowering, entry, op->in);
+    if (op->in2 != NO_INDEX) {
+        set_in2(lowering, entry, op->in2);
+        entry->in2 += op->in2_offset;
+    }
+    set_out(lowering, entry, op->out);
+    entry->n_in = op->width;
+    entry->scale = op->scale;
+    if (op->kind == OP_GATED) {
+        if (op->function == ACTIVATION_GELU_TANH)
+            entry->flags |= FLAG_GELU;
+        set_quantized(lowering, entry, index, op->out, entry->n_in);
+    }
+    return 1;
 }
 
 static void lower_attention(struct lowering *lowering, int index)
@@ -374,7 +440,7 @@ static void lower_attention(struct lowering *lowering, int index)
         entry->quantized = entry->vector = entry->rope = -1;
         set_in(lowering, entry, op->in);
         set_out(lowering, entry, op->out);
-        if (part == 1)
+        if (part == 1 && op->head_size % 32 == 0)
             set_quantized(lowering, entry, index, op->out, op->n_heads * op->head_size);
     }
 }
@@ -403,7 +469,20 @@ static void lower_gather(struct lowering *lowering, int index)
     lowering->row_set = 1;
 }
 
-/* Returns how many ops the lowering took. */
+/* No entry: the host reads the rows of the mapped table and writes them with the step's inputs. */
+static int lower_lookup(struct lowering *lowering, int index)
+{
+    struct plan *plan = lowering->plan;
+    const struct op *op = &plan->model->graph.ops[index];
+    if (plan->n_lookups == PLAN_MAX_LOOKUPS || lowering->row_set != 0) {
+        fail(lowering, NPU_ERROR_UNSUPPORTED, "a lookup of embeddings where the plan has no place for it");
+        return 1;
+    }
+    plan->lookups[plan->n_lookups++] =
+        (struct plan_lookup){op, plan->activation_offsets[0][op->out], plan->activation_strides[op->out]};
+    return 1;
+}
+
 static int lower_op(struct lowering *lowering, int index)
 {
     const struct model *model = lowering->plan->model;
@@ -420,14 +499,13 @@ static int lower_op(struct lowering *lowering, int index)
         entry->scale = op->scale;
         return 1;
     case OP_RMS_NORM:
-        lower_norm(lowering, index);
-        return 1;
+        return lower_norm(lowering, index);
     case OP_MATMUL:
         return lower_matmul(lowering, index);
     case OP_ROPE: {
         struct pending *pending = &lowering->pending[op->out];
         if (!pending->waits)
-            *pending = (struct pending){.waits = true, .first_op = index};
+            *pending = (struct pending){.waits = true, .source = op->out, .first_op = index};
         pending->last_op = index;
         pending->rope = op;
         return 1;
@@ -441,26 +519,11 @@ static int lower_op(struct lowering *lowering, int index)
         return 1;
     case OP_GATED:
     case OP_ADD:
-        entry = add_entry(lowering, op->kind == OP_GATED ? ENTRY_GATED : ENTRY_ADD, index, index,
-                          activations(activation_bit(lowering, op->in) | activation_bit(lowering, op->in2)),
-                          activations(activation_bit(lowering, op->out)));
-        if (entry == NULL)
-            return 1;
-        set_in(lowering, entry, op->in);
-        set_in2(lowering, entry, op->in2);
-        set_out(lowering, entry, op->out);
-        entry->n_in = model->graph.activations[op->out].width;
-        if (op->kind == OP_GATED) {
-            if (op->function == ACTIVATION_GELU_TANH)
-                entry->flags |= FLAG_GELU;
-            set_quantized(lowering, entry, index, op->out, entry->n_in);
-        }
-        return 1;
     case OP_SCALE:
     case OP_SOFTCAP:
+        return lower_elementwise(lowering, index);
     case OP_LOOKUP:
-        fail(lowering, NPU_ERROR_UNSUPPORTED, "the model has an op that this device cannot run (scale, softcap or lookup)");
-        return 1;
+        return lower_lookup(lowering, index);
     case OP_GATHER:
         lower_gather(lowering, index);
         return 1;
@@ -558,9 +621,9 @@ static enum npu_status place_kv(struct plan *plan, struct npu_error *error)
         return npu_error_set(error, NPU_ERROR_MEMORY, "no memory for the KV layout");
     for (int i = 0; i < model->n_kv_layers; i++) {
         const struct kv_layer *kv = &model->kv_layers[i];
-        if (kv->head_size % 32 != 0)
+        if (kv->head_size % 8 != 0)
             return npu_error_set(error, NPU_ERROR_UNSUPPORTED,
-                                 "KV layer %d has heads of %d elements; the kernels need a multiple of 32", i, kv->head_size);
+                                 "KV layer %d has heads of %d elements; the kernels need a multiple of 8", i, kv->head_size);
         plan->kv_offsets[i] = plan->block_elements;
         plan->block_elements += 2 * kv->n_heads * kv->head_size * KV_TOKENS;
         if (kv->head_size > plan->max_head_size)
@@ -629,13 +692,19 @@ int plan_entry_units(const struct plan *plan, int entry, int rows, int returning
     int n = e->row_set ? returning : rows;
     switch (e->kind) {
     case ENTRY_MATMUL:
-        return (e->n_out + PACK_TILE_ROWS - 1) / PACK_TILE_ROWS;
+        return n * ((e->n_out + PACK_TILE_ROWS - 1) / PACK_TILE_ROWS);
     case ENTRY_HEADS:
     case ENTRY_ATTENTION_MERGE:
         return n * e->n_heads;
     case ENTRY_ATTENTION:
         return n <= SPLIT_ROWS ? n * e->kv_heads * e->splits : n * e->kv_heads;
+    case ENTRY_NORM:
+        return n * e->n_heads;
     case ENTRY_GATED:
+    case ENTRY_ADD:
+    case ENTRY_SCALE:
+    case ENTRY_SOFTCAP:
+    case ENTRY_QUANTIZE:
         return n * ((e->n_in + 31) / 32);
     case ENTRY_SELECT:
         return n * e->splits;
@@ -655,6 +724,9 @@ const char *plan_entry_name(const struct op_entry *entry)
         [ENTRY_ATTENTION_MERGE] = "attention_merge",
         [ENTRY_GATED] = "gated",
         [ENTRY_ADD] = "add",
+        [ENTRY_SCALE] = "scale",
+        [ENTRY_SOFTCAP] = "softcap",
+        [ENTRY_QUANTIZE] = "quantize",
         [ENTRY_GATHER] = "gather",
         [ENTRY_SELECT] = "select",
         [ENTRY_SELECT_MERGE] = "select_merge",

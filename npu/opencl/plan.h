@@ -12,7 +12,7 @@
 #include "npu/error.h"
 #include "npu/model.h"
 
-enum { PLAN_MAX_SEGMENTS = 4 };
+enum { PLAN_MAX_SEGMENTS = 4, PLAN_MAX_LOOKUPS = 2 };
 
 struct packed_weight {
     const struct weight *weight;
@@ -20,6 +20,12 @@ struct packed_weight {
     int segment;
     size_t offset; /* bytes in the segment */
     size_t bytes;
+};
+
+/* A table whose rows the host writes with the step's inputs (OP_LOOKUP). */
+struct plan_lookup {
+    const struct op *op;
+    int offset, stride; /* in the arena, per row */
 };
 
 struct plan_limits {
@@ -39,6 +45,8 @@ struct plan {
     int n_weights;
     size_t segment_bytes[PLAN_MAX_SEGMENTS];
     int n_segments;
+    struct plan_lookup lookups[PLAN_MAX_LOOKUPS];
+    int n_lookups;
     float *vectors; /* norm weights and biases, concatenated */
     int n_vectors;
     /* The arena, in 4-byte words. */

@@ -14,7 +14,7 @@
 #include "kernels/sources.h"
 
 /* In the order in which they build on each other; x86/ replaces the portable file of the same name. */
-static const char *const step_sources[] = {"common.cl",    "norm.cl",      "heads.cl",  "gated.cl",
+static const char *const step_sources[] = {"common.cl",    "norm.cl",      "heads.cl",  "gated.cl",    "elementwise.cl",
                                            "select.cl",    "matmul_q4.cl", "matmul_q8.cl", "matmul_q6.cl",
                                            "matmul.cl",    "embed.cl",     "attention.cl", "spin.cl",
                                            "barrier.cl",   "run_ops.cl",   "probe.cl",  NULL};
@@ -151,9 +151,11 @@ enum npu_status program_build(struct program *program, cl_context context, const
     int n = collect_sources(options, texts);
     char build_options[256];
     snprintf(build_options, sizeof build_options,
-             "-cl-std=%s -DWEIGHT_SEGMENTS=%d -DKV_SEGMENTS=%d -DMAX_HEAD_SIZE=%d -DKV_HALF=%d -DONE_LAUNCH=%d",
+             "-cl-std=%s -DWEIGHT_SEGMENTS=%d -DKV_SEGMENTS=%d -DMAX_HEAD_SIZE=%d -DKV_HALF=%d -DONE_LAUNCH=%d "
+             "-DROWS_PER_PASS=%d -DLAYOUTS=%u",
              options->one_launch ? "CL3.0" : "CL1.2", options->weight_segments, options->kv_segments,
-             options->max_head_size, options->kv_half, options->one_launch);
+             options->max_head_size, options->kv_half, options->one_launch, profile->rows_per_pass,
+             options->layouts);
     program->key = program_key(texts, n, build_options, profile);
 
     char path[1024] = "";

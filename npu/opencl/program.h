@@ -14,6 +14,7 @@ enum program_sources { PROGRAM_STEP, PROGRAM_PROBE };
 struct program_options {
     enum program_sources sources;
     int weight_segments, kv_segments; /* 1, 2 or 4 */
+    unsigned layouts; /* a bit for each weight layout that the model has */
     int max_head_size;
     bool kv_half;
     bool one_launch;

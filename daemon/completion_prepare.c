@@ -134,6 +134,10 @@ static bool fill_generation(struct completion *completion, struct generation *ge
     generation->n_logprobs = request->logprobs;
     generation->echo = request->echo;
     generation->ignore_eos = request->sampling.ignore_eos;
+    generation->priority = request->queue.priority;
+    generation->max_wait_ms = request->queue.max_wait_ms;
+    generation->timeout_ms = request->queue.timeout_ms;
+    generation->joins_previous = index > 0;
     generation->session_key = request->prompt_cache_key != NULL ? strdup(request->prompt_cache_key) : NULL;
     return generation->prompt != NULL && (request->prompt_cache_key == NULL || generation->session_key != NULL) &&
            fill_stops(generation, &request->stop) &&

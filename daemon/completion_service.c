@@ -10,8 +10,11 @@
 #include "daemon/service_internal.h"
 #include "proto/sse.h"
 
+/* Of a stream that its client does not read: generating pauses above the one and goes on below the other. A client that
+ * takes nothing at all for long is given up by the HTTP server. */
 enum {
-    MAX_QUEUED_BYTES = 4 * 1024 * 1024, /* of a stream that its client does not read */
+    PAUSE_QUEUED_BYTES = 256 * 1024,
+    RESUME_QUEUED_BYTES = 64 * 1024,
 };
 
 static void set_id(char *id, size_t capacity)
@@ -114,15 +117,18 @@ static void on_gone(void *context)
         cancel_running(completion);
 }
 
-/* Tells the client, in whatever way is left, and stops what still runs. */
-static void fail(struct completion *completion, const struct api_error *error, const char *outcome)
+/* Tells the client, in whatever way is left, and stops what still runs. retry_after_ms 0: trying again is of no use. */
+static void fail(struct completion *completion, const struct api_error *error, uint32_t retry_after_ms,
+                 const char *outcome)
 {
     struct http_request *http = completion->http;
     completion->http = NULL;
     completion->outcome = outcome;
     if (http != NULL && !completion->stream_begun) {
-        if (error->kind == API_ERROR_STOPPING)
-            http_response_add_header(http, "Retry-After", "1");
+        char seconds[16];
+        snprintf(seconds, sizeof seconds, "%u", (retry_after_ms + 999) / 1000);
+        if (retry_after_ms > 0)
+            http_response_add_header(http, "Retry-After", seconds);
         http_response_send_error(http, error);
     } else if (http != NULL) {
         size_t length;
@@ -142,7 +148,7 @@ static void fail_for_memory(struct completion *completion)
 {
     struct api_error error;
     api_error_set(&error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the answer");
-    fail(completion, &error, "out of memory");
+    fail(completion, &error, 0, "out of memory");
 }
 
 /* ---- whole answers ---- */
@@ -192,29 +198,45 @@ static void send_whole(struct completion *completion)
 
 /* ---- streams ---- */
 
+static void set_paused(struct completion *completion, bool paused)
+{
+    completion->paused = paused;
+    for (int i = 0; i < completion->n_choices; i++) {
+        struct choice *choice = &completion->choices[i];
+        if (!choice->finished)
+            engine_pause(completion->service->model.engine, choice->generation, paused);
+    }
+}
+
+static void on_drained(void *context)
+{
+    set_paused(context, false);
+}
+
+static void begin_stream(struct completion *completion)
+{
+    completion->stream_begun = true;
+    http_response_add_header(completion->http, "Cache-Control", "no-cache");
+    http_response_add_header(completion->http, "X-Accel-Buffering", "no"); /* proxies must not collect the stream */
+    http_response_set_probe(completion->http, SSE_COMMENT);
+    http_response_begin(completion->http, 200, SSE_CONTENT_TYPE);
+}
+
+/* Takes the frame. */
 static bool write_frame(struct completion *completion, char *frame, size_t length)
 {
     if (frame == NULL) {
         fail_for_memory(completion);
         return false;
     }
-    if (!completion->stream_begun) {
-        completion->stream_begun = true;
-        http_response_add_header(completion->http, "Cache-Control", "no-cache");
-        http_response_add_header(completion->http, "X-Accel-Buffering", "no"); /* proxies must not collect the stream */
-        http_response_set_probe(completion->http, SSE_COMMENT);
-        http_response_begin(completion->http, 200, SSE_CONTENT_TYPE);
-    }
+    if (!completion->stream_begun)
+        begin_stream(completion);
     http_response_write(completion->http, frame, length);
     free(frame);
-    if (http_response_queued(completion->http) <= MAX_QUEUED_BYTES)
-        return true;
-    struct http_request *http = completion->http;
-    completion->http = NULL;
-    completion->outcome = "client does not read";
-    http_response_abort(http);
-    cancel_running(completion);
-    return false;
+    if (!completion->paused && http_response_queued(completion->http) > PAUSE_QUEUED_BYTES &&
+        http_response_on_drained(completion->http, RESUME_QUEUED_BYTES, on_drained, completion))
+        set_paused(completion, true);
+    return true;
 }
 
 /* The chunk of one event, and after the last event the end of the stream. */
@@ -254,17 +276,37 @@ static void stream_event(struct completion *completion, struct choice *choice, s
 
 /* ---- events ---- */
 
+static enum api_error_kind kind_of(enum generation_failure failure)
+{
+    switch (failure) {
+    case FAILURE_MEMORY:
+        return API_ERROR_OUT_OF_MEMORY;
+    case FAILURE_TOO_LONG:
+        return API_ERROR_CONTEXT_LENGTH;
+    case FAILURE_QUEUE_FULL:
+        return API_ERROR_QUEUE_FULL;
+    case FAILURE_WAIT:
+        return API_ERROR_WAIT_TOO_LONG;
+    case FAILURE_TIMEOUT:
+        return API_ERROR_TIMED_OUT;
+    default:
+        return API_ERROR_DEVICE_FAILED;
+    }
+}
+
 static void fail_for_event(struct completion *completion, const struct generation_event *event)
 {
     struct api_error error;
-    if (event->reason == FINISH_ERROR) {
-        api_error_set(&error, API_ERROR_DEVICE_FAILED, NULL, "%s", event->message);
-        log_error(completion->service->log, "%s: %s", completion->id, event->message);
-        fail(completion, &error, "failed");
-    } else {
+    if (event->reason == FINISH_CANCELLED) {
         api_error_set(&error, API_ERROR_STOPPING, NULL, "the server is stopping");
-        fail(completion, &error, "cancelled");
+        fail(completion, &error, 1000, "cancelled");
+        return;
     }
+    api_error_set(&error, kind_of(event->failure), event->failure == FAILURE_TOO_LONG ? "prompt" : NULL, "%s",
+                  event->message);
+    if (api_error_status(error.kind) == 500)
+        log_error(completion->service->log, "%s: %s", completion->id, event->message);
+    fail(completion, &error, event->retry_after_ms, "failed");
 }
 
 static void on_event(struct generation_event *event, void *context)
@@ -321,7 +363,7 @@ static void on_prepared(uv_work_t *work, int status)
         struct api_error error = completion->error;
         log_info(completion->service->log, "%s: refused, %d: %s", completion->id, api_error_status(error.kind),
                  error.message);
-        fail(completion, &error, "refused");
+        fail(completion, &error, 0, "refused");
         destroy(completion);
         return;
     }
@@ -353,7 +395,7 @@ void completion_service_handle(struct http_request *request, void *context)
     completion->body = http_request_take_body(request, &completion->body_length);
     completion->work.data = completion;
     if (completion->body == NULL || uv_queue_work(service->loop, &completion->work, prepare, on_prepared) != 0) {
-        fail(completion, &error, "out of memory");
+        fail(completion, &error, 0, "out of memory");
         destroy(completion);
         return;
     }

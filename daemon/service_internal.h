@@ -44,7 +44,7 @@ struct completion {
 
     struct choice *choices; /* owned; n of prompt 0, n of prompt 1, ... */
     int n_choices, n_running;
-    bool stream_begun;
+    bool stream_begun, paused;
     const char *outcome; /* for the log, when it is not the finish reason */
 };
 

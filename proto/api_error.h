@@ -23,6 +23,7 @@
     X(TARGET_TOO_LONG, 414, "invalid_request_error", "target_too_long")                                                \
     X(UNSUPPORTED_MEDIA_TYPE, 415, "invalid_request_error", "unsupported_media_type")                                  \
     X(EXPECTATION_FAILED, 417, "invalid_request_error", "expectation_failed")                                          \
+    X(QUEUE_FULL, 429, "rate_limit_error", "queue_full")                                                               \
     X(HEADER_TOO_LARGE, 431, "invalid_request_error", "header_too_large")                                              \
     X(INTERNAL, 500, "server_error", "internal_error")                                                                 \
     X(OUT_OF_MEMORY, 500, "server_error", "out_of_memory")                                                             \
@@ -31,6 +32,8 @@
     X(OVERLOADED, 503, "server_error", "overloaded")                                                                   \
     X(LOADING, 503, "server_error", "model_loading")                                                                   \
     X(STOPPING, 503, "server_error", "server_stopping")                                                                \
+    X(WAIT_TOO_LONG, 503, "server_error", "wait_too_long")                                                             \
+    X(TIMED_OUT, 504, "server_error", "timed_out")                                                                     \
     X(VERSION_NOT_SUPPORTED, 505, "invalid_request_error", "http_version_not_supported")
 
 enum api_error_kind {

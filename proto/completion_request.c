@@ -126,7 +126,8 @@ static bool read_request(struct completion_request *request, const json_t *objec
            request_refuse_field(object, "suffix", "text is only continued, not inserted", error) &&
            read_prompt(request, object, limits, error) && read_counts(request, object, error) &&
            sampling_fields_read(&request->sampling, object, limits, error) &&
-           stop_fields_read(&request->stop, object, error) && stream_fields_read(&request->stream, object, error);
+           stop_fields_read(&request->stop, object, error) && stream_fields_read(&request->stream, object, error) &&
+           queue_fields_read(&request->queue, object, error);
 }
 
 bool completion_request_decode(struct completion_request *request, const char *body, size_t length,

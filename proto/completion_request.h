@@ -1,5 +1,5 @@
 /* POST /v1/completions: the request. Source: OpenAI's API reference (legacy completions), plus top_k, min_p,
- * repeat_penalty and ignore_eos. Unknown fields are ignored, null means the default. Thread: any. */
+ * repeat_penalty, ignore_eos, priority, max_wait_ms and timeout_ms. Unknown fields are ignored, null means the default. Thread: any. */
 #ifndef PROTO_COMPLETION_REQUEST_H
 #define PROTO_COMPLETION_REQUEST_H
 
@@ -28,6 +28,7 @@ struct completion_request {
     struct sampling_fields sampling;
     struct stop_fields stop;
     struct stream_fields stream;
+    struct queue_fields queue;
     char *prompt_cache_key; /* owned, or NULL */
 };
 

@@ -61,6 +61,7 @@ struct http_request {
     bool head_only, begun, streamed, chunked, close;
     char *extra; /* header lines */
     size_t extra_length;
+    size_t body_charge; /* of the server's budget, for a body that the handler has taken */
     const char *probe;
     void (*on_gone)(void *context);
     void *gone_context;

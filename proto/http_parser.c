@@ -226,14 +226,13 @@ const char *http_head_find(const struct http_head *head, const char *name)
     return NULL;
 }
 
-char *http_parser_take_body(struct http_parser *parser, size_t *ret_length)
+char *http_parser_take_body(struct http_parser *parser, size_t *ret_length, size_t *ret_charge)
 {
     char *body = parser->body;
     if (body == NULL)
         body = calloc(1, 1);
     *ret_length = parser->body_length;
-    if (parser->budget != NULL)
-        parser->budget->used -= parser->body_capacity;
+    *ret_charge = parser->budget != NULL ? parser->body_capacity : 0;
     parser->body = NULL;
     parser->body_capacity = parser->body_length = 0;
     return body;

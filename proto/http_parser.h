@@ -95,7 +95,8 @@ bool http_parser_in_head(const struct http_parser *parser);
 /* The first field with this name (case does not matter), or NULL. */
 const char *http_head_find(const struct http_head *head, const char *name);
 
-/* Hands the body (malloc'ed, never NULL after success; empty without a body) to the caller. NULL when memory is out. */
-char *http_parser_take_body(struct http_parser *parser, size_t *ret_length);
+/* Hands the body (malloc'ed, never NULL after success; empty without a body) to the caller, and with it what it counts in
+ * the budget: the caller subtracts *ret_charge when the body is gone. NULL when memory is out. */
+char *http_parser_take_body(struct http_parser *parser, size_t *ret_length, size_t *ret_charge);
 
 #endif

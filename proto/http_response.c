@@ -52,6 +52,8 @@ static const char *reason_of(int status)
         return "Not Implemented";
     case 503:
         return "Service Unavailable";
+    case 504:
+        return "Gateway Timeout";
     case 505:
         return "HTTP Version Not Supported";
     default:
@@ -65,6 +67,7 @@ void request_destroy(struct http_request *request)
 {
     if (request == NULL)
         return;
+    request->connection->server->budget.used -= request->body_charge;
     free(request->extra);
     free(request);
 }
@@ -105,7 +108,10 @@ const char *http_request_parameter(const struct http_request *request, const cha
 
 char *http_request_take_body(struct http_request *request, size_t *ret_length)
 {
-    return http_parser_take_body(&request->connection->parser, ret_length);
+    size_t charge = 0;
+    char *body = http_parser_take_body(&request->connection->parser, ret_length, &charge);
+    request->body_charge += charge;
+    return body;
 }
 
 void http_request_set_on_gone(struct http_request *request, void (*on_gone)(void *context), void *context)

@@ -60,19 +60,25 @@ bool http_server_route(struct http_server *server, const char *method, const cha
 
 /* ---- connections ---- */
 
-/* When all places are taken, the connection that has been idle longest makes room. */
-static void evict_idle(struct http_server *server)
+/* When all places are taken, a connection makes room: the one that has been idle longest, else the one whose request head
+ * has been coming for longest (they come in milliseconds, but for those who hold places on purpose). */
+static void evict_one(struct http_server *server)
 {
-    struct http_connection *oldest = NULL;
+    struct http_connection *idle = NULL, *slow = NULL;
     for (struct http_connection *connection = server->connections; connection != NULL; connection = connection->next) {
         if (connection->closing)
             return; /* a place is becoming free already */
-        if (connection_is_idle(connection) && connection_queued(connection) == 0 &&
-            (oldest == NULL || connection->phase_ms <= oldest->phase_ms))
-            oldest = connection;
+        if (connection->state != CONNECTION_READING || connection->pending_length > 0 ||
+            connection_queued(connection) > 0 || !http_parser_in_head(&connection->parser))
+            continue;
+        struct http_connection **oldest = http_parser_is_idle(&connection->parser) ? &idle : &slow;
+        if (*oldest == NULL || connection->phase_ms <= (*oldest)->phase_ms)
+            *oldest = connection;
     }
-    if (oldest != NULL)
-        connection_close(oldest);
+    if (idle != NULL)
+        connection_close(idle);
+    else if (slow != NULL)
+        connection_close(slow);
 }
 
 static void on_connection(uv_stream_t *stream, int status)
@@ -87,7 +93,7 @@ static void on_connection(uv_stream_t *stream, int status)
     }
     /* libuv stops polling the listener until uv_accept, so further clients wait in the kernel's queue. */
     listener->accept_waits = true;
-    evict_idle(server);
+    evict_one(server);
 }
 
 static void finish_stop(uv_handle_t *handle)

@@ -30,7 +30,7 @@ struct http_request;
 struct http_server_options {
     size_t head_bytes; /* of one request; more is 431 */
     size_t body_bytes; /* of one request; more is 413 */
-    size_t total_body_bytes; /* of all requests being received; more is 503 */
+    size_t total_body_bytes; /* of all requests until they end; more is 503 */
     int connections; /* open at once; more wait in the listen queue */
     uint64_t head_timeout_ms; /* from a request's first byte to the end of its head */
     uint64_t body_timeout_ms; /* for the body, plus its length over body_bytes_per_s */

@@ -148,6 +148,22 @@ bool stream_fields_read(struct stream_fields *fields, const json_t *object, stru
     return true;
 }
 
+bool queue_fields_read(struct queue_fields *fields, const json_t *object, struct api_error *error)
+{
+    enum {
+        MAX_MS = 24 * 60 * 60 * 1000
+    };
+    int64_t priority = 5, max_wait_ms = 0, timeout_ms = 0;
+    if (!json_read_integer(object, "priority", 0, 9, &priority, error) ||
+        !json_read_integer(object, "max_wait_ms", 0, MAX_MS, &max_wait_ms, error) ||
+        !json_read_integer(object, "timeout_ms", 0, MAX_MS, &timeout_ms, error))
+        return false;
+    fields->priority = (int)priority;
+    fields->max_wait_ms = (uint32_t)max_wait_ms;
+    fields->timeout_ms = (uint32_t)timeout_ms;
+    return true;
+}
+
 bool request_refuse_field(const json_t *object, const char *name, const char *why, struct api_error *error)
 {
     if (json_field(object, name) == NULL)

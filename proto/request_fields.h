@@ -53,6 +53,13 @@ struct stream_fields {
     bool stream, include_usage;
 };
 
+/* How urgent it is, and how long it may take. */
+struct queue_fields {
+    int priority; /* 0 to 9, larger ones leave the queue first; 5 */
+    uint32_t max_wait_ms; /* in the queue; 0: any time */
+    uint32_t timeout_ms; /* in all; 0: any time */
+};
+
 /* Each sets defaults, then reads the object's fields. After false what was read so far is still to be cleared. */
 bool sampling_fields_read(struct sampling_fields *fields, const json_t *object, const struct request_limits *limits,
                           struct api_error *error);
@@ -62,6 +69,8 @@ bool stop_fields_read(struct stop_fields *fields, const json_t *object, struct a
 void stop_fields_clear(struct stop_fields *fields);
 
 bool stream_fields_read(struct stream_fields *fields, const json_t *object, struct api_error *error);
+
+bool queue_fields_read(struct queue_fields *fields, const json_t *object, struct api_error *error);
 
 /* An UNSUPPORTED_PARAMETER error when the field is there and not null. */
 bool request_refuse_field(const json_t *object, const char *name, const char *why, struct api_error *error);

@@ -68,8 +68,9 @@ static void read_connection(struct log *log, const char *data, size_t size, unsi
             at_head_end = true;
             break;
         case HTTP_PARSER_DONE: {
-            size_t body_length;
-            char *body = http_parser_take_body(parser, &body_length);
+            size_t body_length, charge;
+            char *body = http_parser_take_body(parser, &body_length, &charge);
+            budget.used -= charge;
             note(log, "body", body);
             free(body);
             open = parser->reusable && parser->head.keep_alive;

@@ -50,6 +50,7 @@ static void defaults_are_openais(void **state)
     assert_int_equal(r.n, 1);
     assert_int_equal(r.logprobs, -1);
     assert_false(r.echo || r.stream.stream || r.stream.include_usage || r.sampling.has_seed || r.sampling.ignore_eos);
+    assert_true(r.queue.priority == 5 && r.queue.max_wait_ms == 0 && r.queue.timeout_ms == 0);
     assert_true(r.sampling.temperature == 1 && r.sampling.top_p == 1 && r.sampling.min_p == 0);
     assert_true(r.sampling.repeat_penalty == 1 && r.sampling.presence_penalty == 0 && r.sampling.top_k == 0);
     assert_int_equal(r.stop.n_stops, 0);
@@ -167,6 +168,9 @@ static void ranges_are_checked_at_their_edges(void **state)
         {"max_tokens", "1", "2147483647", "-1", "2147483648"},
         {"n", "1", "128", "0", "129"},
         {"logprobs", "0", "20", "-1", "21"},
+        {"priority", "0", "9", "-1", "10"},
+        {"max_wait_ms", "0", "86400000", "-1", "86400001"},
+        {"timeout_ms", "0", "86400000", "-1", "86400001"},
     };
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         char body[128];

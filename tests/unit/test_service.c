@@ -13,13 +13,25 @@
 #include "daemon/engine.h"
 #include "daemon/log.h"
 #include "daemon/service.h"
-#include "daemon/tokenizer.h"
 #include "proto/http_server.h"
 #include "tests/unit/http_client.h"
 
 enum {
+    FAKE_VOCABULARY = 256
+};
+
+static const char *fake_piece(int32_t token, size_t *length)
+{
+    static char bytes[FAKE_VOCABULARY][2];
+    bytes[token][0] = (char)token;
+    *length = 1;
+    return bytes[token];
+}
+
+#include "tests/unit/fake_tokenizer.h"
+
+enum {
     CONTEXT = 64,
-    BOS = 1,
     MAX_GENERATIONS = 1100,
 };
 
@@ -28,7 +40,7 @@ enum {
 struct engine {
     struct generation *submitted[MAX_GENERATIONS]; /* NULL once finished */
     bool cancelled[MAX_GENERATIONS];
-    int n_submitted, n_cancelled;
+    int n_submitted, n_cancelled, n_paused;
 };
 
 void engine_submit(struct engine *engine, struct generation *generation)
@@ -47,44 +59,10 @@ void engine_cancel(struct engine *engine, struct generation *generation)
     }
 }
 
-enum npu_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t length, bool add_special,
-                                 bool parse_special, int32_t **ret_tokens, int32_t *ret_n, struct npu_error *error)
+void engine_pause(struct engine *engine, struct generation *generation, bool paused)
 {
-    (void)tokenizer;
-    (void)error;
-    assert_true(add_special && parse_special);
-    *ret_tokens = malloc((length + 1) * sizeof **ret_tokens);
-    for (size_t i = 0; i < length; i++)
-        (*ret_tokens)[i] = (unsigned char)text[i];
-    *ret_n = (int32_t)length;
-    return NPU_OK;
-}
-
-const char *tokenizer_piece(const struct tokenizer *tokenizer, int32_t token, size_t *length)
-{
-    static char bytes[256][2];
-    (void)tokenizer;
-    bytes[token][0] = (char)token;
-    *length = 1;
-    return bytes[token];
-}
-
-int32_t tokenizer_n_vocab(const struct tokenizer *tokenizer)
-{
-    (void)tokenizer;
-    return 256;
-}
-
-int32_t tokenizer_bos(const struct tokenizer *tokenizer)
-{
-    (void)tokenizer;
-    return BOS;
-}
-
-int32_t tokenizer_eos(const struct tokenizer *tokenizer)
-{
-    (void)tokenizer;
-    return 2;
+    assert_non_null(generation);
+    engine->n_paused += paused ? 1 : -1;
 }
 
 /* ---- fixture ---- */
@@ -455,6 +433,39 @@ static void a_failing_device_is_a_500_or_an_error_frame(void **state)
     close(client);
 }
 
+static void a_refusing_engine_has_its_status(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        enum generation_failure failure;
+        const char *status, *code;
+    } cases[] = {
+        {FAILURE_TOO_LONG, "HTTP/1.1 400 ", "\"param\":\"prompt\",\"code\":\"context_length_exceeded\""},
+        {FAILURE_QUEUE_FULL, "HTTP/1.1 429 ", "queue_full"},
+        {FAILURE_WAIT, "HTTP/1.1 503 ", "wait_too_long"},
+        {FAILURE_TIMEOUT, "HTTP/1.1 504 ", "timed_out"},
+        {FAILURE_MEMORY, "HTTP/1.1 500 ", "out_of_memory"},
+    };
+    make_ready(f);
+    for (int i = 0; i < 5; i++) {
+        int client = post(f, "{\"prompt\":\"abc\",\"priority\":9,\"max_wait_ms\":100,\"timeout_ms\":200}");
+        wait_submitted(f, i + 1);
+        const struct generation *generation = f->engine.submitted[i];
+        assert_true(generation->priority == 9 && generation->max_wait_ms == 100 && generation->timeout_ms == 200);
+        struct generation_event *event = calloc(1, sizeof *event);
+        event->finished = true;
+        event->reason = FINISH_ERROR;
+        event->failure = cases[i].failure;
+        event->retry_after_ms = 1500;
+        strcpy(event->message, "why");
+        deliver(f, i, event);
+        receive(f, client, cases[i].code);
+        assert_memory_equal(received, cases[i].status, strlen(cases[i].status));
+        assert_non_null(strstr(received, "Retry-After: 2\r\n"));
+        close(client);
+    }
+}
+
 static void a_stopping_engine_is_a_503(void **state)
 {
     struct fixture *f = *state;
@@ -508,27 +519,44 @@ static void an_empty_prompt_starts_at_the_beginning(void **state)
     int client = post(f, "{\"prompt\":\"\"}");
     wait_submitted(f, 1);
     assert_int_equal(f->engine.submitted[0]->n_prompt, 1);
-    assert_int_equal(f->engine.submitted[0]->prompt[0], BOS);
+    assert_int_equal(f->engine.submitted[0]->prompt[0], FAKE_BOS);
     finish(f, 0, FINISH_LENGTH, "");
     receive(f, client, "cached_n");
     close(client);
 }
 
-static void a_stream_that_nobody_reads_is_ended(void **state)
+static void a_stream_that_nobody_reads_pauses_its_generations(void **state)
 {
     struct fixture *f = *state;
     make_ready(f);
-    int client = post(f, "{\"prompt\":\"abc\",\"stream\":true}");
-    wait_submitted(f, 1);
-    char *block = calloc(1, 100 * 1000 + 1);
-    memset(block, 'x', 100 * 1000);
-    for (int i = 0; i < 500 && f->engine.n_cancelled == 0; i++)
-        say(f, 0, block, (uint32_t)i * 100 * 1000);
+    int client = post(f, "{\"prompt\":\"abc\",\"stream\":true,\"n\":3}");
+    wait_submitted(f, 3);
+    finish(f, 1, FINISH_STOP, "");
+    char *block = calloc(1, 10 * 1000 + 1);
+    memset(block, 'x', 10 * 1000);
+    uint32_t n = 0;
+    for (; n < 5000 && f->engine.n_paused == 0; n++)
+        say(f, 0, block, n * 10 * 1000);
+    assert_int_equal(f->engine.n_paused, 2);
+    say(f, 2, block, 0); /* events under way still come */
+    assert_int_equal(f->engine.n_paused, 2);
+    /* The client reads again. */
+    uint64_t deadline = uv_hrtime() + 10ull * 1000 * 1000 * 1000;
+    while (f->engine.n_paused != 0) {
+        ssize_t got = read(client, received, sizeof received);
+        (void)got;
+        turn(f);
+        assert_true(uv_hrtime() < deadline);
+    }
+    /* And leaves while it is paused. */
+    for (n = 0; n < 5000 && f->engine.n_paused == 0; n++)
+        say(f, 0, block, n * 10 * 1000);
+    assert_int_equal(f->engine.n_paused, 2);
     free(block);
-    assert_int_equal(f->engine.n_cancelled, 1);
-    finish(f, 0, FINISH_CANCELLED, "");
-    assert_non_null(strstr(read_log(f), "client does not read\n"));
     close(client);
+    wait_cancelled(f, 2);
+    finish(f, 0, FINISH_CANCELLED, "");
+    finish(f, 2, FINISH_CANCELLED, "");
 }
 
 static void closing_waits_for_the_last_generation(void **state)
@@ -555,10 +583,11 @@ int main(void)
         TEST(a_client_that_leaves_is_cancelled_at_once),
         TEST(clients_that_leave_before_it_begins_leave_nothing),
         TEST(a_failing_device_is_a_500_or_an_error_frame),
+        TEST(a_refusing_engine_has_its_status),
         TEST(a_stopping_engine_is_a_503),
         TEST(prompts_that_do_not_fit_are_refused_with_both_numbers),
         TEST(an_empty_prompt_starts_at_the_beginning),
-        TEST(a_stream_that_nobody_reads_is_ended),
+        TEST(a_stream_that_nobody_reads_pauses_its_generations),
         TEST(closing_waits_for_the_last_generation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

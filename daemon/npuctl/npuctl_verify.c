@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/npuctl/verify_case.h"
+#include "daemon/npuctl/verify_ops_report.h"
 #include "daemon/npuctl/verify_report.h"
 #include "daemon/tokenizer.h"
 #include "npu/gguf.h"
@@ -36,6 +37,7 @@ static const char usage[] =
     "  --no-near-ties        every choice must be the reference's\n"
     "  --kv-type TYPE        K/V of the tested side: f16 or f32 (default: f16 on a device, f32 in the reference)\n"
     "  --max-difference X    limit of max|diff| (default: none)\n"
+    "  --ops                 check every op of these steps instead, each fed with the device's own inputs (error 1e-4)\n"
     "  --json                print one JSON object\n";
 
 struct options {
@@ -44,6 +46,7 @@ struct options {
     bool same_token, same_token_given;
     bool json;
     bool no_near_ties;
+    bool ops;
     bool kv_type_given, kv_f32;
     int steps;
     double max_peir, max_difference;
@@ -93,6 +96,7 @@ static bool parse_options(struct options *options, int argc, char **argv, bool *
         MAX_PEIR,
         MAX_DIFFERENCE,
         NO_NEAR_TIES,
+        OPS,
         KV_TYPE,
         JSON,
         HELP
@@ -110,6 +114,7 @@ static bool parse_options(struct options *options, int argc, char **argv, bool *
         {"max-difference", required_argument, NULL, MAX_DIFFERENCE},
         {"no-near-ties", no_argument, NULL, NO_NEAR_TIES},
         {"kv-type", required_argument, NULL, KV_TYPE},
+        {"ops", no_argument, NULL, OPS},
         {"json", no_argument, NULL, JSON},
         {"help", no_argument, NULL, HELP},
         {0},
@@ -167,6 +172,9 @@ static bool parse_options(struct options *options, int argc, char **argv, bool *
             if (!parse_choice(optarg, "f16", "f32", &options->kv_f32))
                 return wrong_option("--kv-type must be f16 or f32", optarg);
             break;
+        case OPS:
+            options->ops = true;
+            break;
         case JSON:
             options->json = true;
             break;
@@ -186,6 +194,8 @@ static bool parse_options(struct options *options, int argc, char **argv, bool *
         return wrong_option("--prompt and --tokens exclude each other", NULL);
     if (options->reference && (options->prompt || options->tokens))
         return wrong_option("--reference has its own prompts: leave out --prompt and --tokens", NULL);
+    if (options->ops && (options->reference || options->test_reference))
+        return wrong_option("--ops checks a device: leave out --reference and --executor reference", NULL);
     if (!options->same_token_given)
         options->same_token = options->reference != NULL;
     return true;
@@ -297,6 +307,34 @@ static enum npu_status make_cases(struct verify_cases *ret_cases, const struct o
     return status;
 }
 
+static enum npu_status verify_ops(const struct options *options, bool *ret_passed, struct npu_error *error)
+{
+    struct subject subject = {0};
+    struct verify_ops_report report = {0};
+    int32_t *prompt = NULL, n_prompt = 0;
+    enum npu_status status = gguf_open(&subject.file, options->model, error);
+    if (status == NPU_OK)
+        status = model_create(&subject.model, subject.file, error);
+    if (status == NPU_OK)
+        status = read_prompt(options, subject.file, subject.model->n_vocab, &prompt, &n_prompt, error);
+    if (status == NPU_OK)
+        status = open_subject(&subject, options, n_prompt + options->steps, error);
+    if (status == NPU_OK)
+        status = verify_ops_report_run(&report, subject.executor, prompt, n_prompt, options->steps, error);
+    if (status == NPU_OK) {
+        *ret_passed = report.n_failed == 0;
+        if (!options->json)
+            verify_ops_report_print(&report, subject.description, stdout);
+        else if (!verify_ops_report_print_json(&report, subject.description, stdout))
+            status = npu_error_set(error, NPU_ERROR_SYSTEM, "the report could not be written");
+    }
+    free(prompt);
+    close_subject(&subject);
+    model_destroy(subject.model);
+    gguf_close(subject.file);
+    return status;
+}
+
 static enum npu_status verify(const struct options *options, bool *ret_passed, struct npu_error *error)
 {
     struct subject subject = {0};
@@ -337,7 +375,7 @@ int npuctl_verify(int argc, char **argv)
     if (!parse_options(&options, argc, argv, &help))
         return help ? 0 : 2;
     struct npu_error error = {0};
-    if (verify(&options, &passed, &error) != NPU_OK) {
+    if ((options.ops ? verify_ops : verify)(&options, &passed, &error) != NPU_OK) {
         fprintf(stderr, "npuctl verify: %s\n", error.message);
         return 1;
     }

@@ -92,30 +92,34 @@ struct row_difference compare_quantized(const struct quantized_copy *copy, const
     return worst;
 }
 
-/* The largest logit that comes after (logit, token) in descending order; -1: none. */
-static int32_t next_choice(const float *logits, int n_vocab, float logit, int32_t token)
+static float ranked(float logit)
+{
+    return isnan(logit) ? -INFINITY : logit;
+}
+
+/* What comes after `token` in descending order (-1: the first of all); -1: nothing. */
+static int32_t next_choice(const float *logits, int n_vocab, int32_t token)
 {
     int32_t best = -1;
     for (int32_t i = 0; i < n_vocab; i++) {
-        float v = isnan(logits[i]) ? -INFINITY : logits[i];
-        bool after = token < 0 || v < logit || (v == logit && i > token);
-        if (after && (best < 0 || v > logits[best]))
+        float v = ranked(logits[i]), last = token < 0 ? 0.0f : ranked(logits[token]);
+        bool after = token < 0 || v < last || (v == last && i > token);
+        if (after && (best < 0 || v > ranked(logits[best])))
             best = i;
     }
     return best;
 }
 
-struct row_difference compare_choice(const float *values, const int32_t *tokens, int k, const float *logits, int n_vocab)
+struct row_difference compare_choice(const float *values, const int32_t *tokens, int k, const float *logits,
+                                     int n_vocab)
 {
-    float logit = 0.0f;
     int32_t token = -1;
     for (int i = 0; i < k; i++) {
-        token = next_choice(logits, n_vocab, logit, token);
-        logit = token < 0 || isnan(logits[token]) ? -INFINITY : logits[token];
-        if (tokens[i] != token)
+        token = next_choice(logits, n_vocab, token);
+        if (token < 0 || tokens[i] != token)
             return wrong(i, tokens[i], token);
-        if (float_bits(values[i]) != float_bits(logit))
-            return wrong(i, (double)values[i], (double)logit);
+        if (float_bits(values[i]) != float_bits(ranked(logits[token])))
+            return wrong(i, (double)values[i], (double)logits[token]);
     }
     return (struct row_difference){.device = k > 0 ? tokens[0] : 0, .reference = k > 0 ? tokens[0] : 0};
 }

@@ -22,11 +22,12 @@ struct element_range {
 
 struct row_difference compare_floats(const float *device, const float *reference, const struct element_range *ranges,
                                      int n_ranges);
-/* reference is rounded to the type of the cache first; with halves one unit in the last place is free. */
+/* With halves, the rounding to them is free: one unit in the last place. */
 struct row_difference compare_kv(const float *device, const float *reference, int n, bool halves);
 /* The int8 copy must be what rounding the device's own floats gives; scales and sums may be off by rounding. */
 struct row_difference compare_quantized(const struct quantized_copy *copy, const float *floats, int n);
 /* values and tokens are what the device chose of logits: the k largest, equal ones by ascending token. */
-struct row_difference compare_choice(const float *values, const int32_t *tokens, int k, const float *logits, int n_vocab);
+struct row_difference compare_choice(const float *values, const int32_t *tokens, int k, const float *logits,
+                                     int n_vocab);
 
 #endif

@@ -5,12 +5,13 @@
 
 #include "npu/half.h"
 
-enum npu_status verify_read_activation(struct opencl_executor *executor, int row_set, int activation, int row, float *to,
-                                       struct npu_error *error)
+enum npu_status verify_read_activation(struct opencl_executor *executor, int row_set, int activation, int row,
+                                       float *to, struct npu_error *error)
 {
     const struct plan *plan = executor->plan;
     int64_t at = plan->activation_offsets[row_set][activation] + (int64_t)row * plan->activation_strides[activation];
-    return opencl_executor_read_arena(executor, at, to, (size_t)plan->model->graph.activations[activation].width, error);
+    return opencl_executor_read_arena(executor, at, to, (size_t)plan->model->graph.activations[activation].width,
+                                      error);
 }
 
 enum npu_status verify_read_quantized(struct opencl_executor *executor, const struct op_entry *entry, int row,

@@ -8,8 +8,8 @@
 #include "npu/reference/reference_op.h"
 
 /* The activation of a row of a row set (0: the step's rows, 1: returning rows); its width in floats. */
-enum npu_status verify_read_activation(struct opencl_executor *executor, int row_set, int activation, int row, float *to,
-                                       struct npu_error *error);
+enum npu_status verify_read_activation(struct opencl_executor *executor, int row_set, int activation, int row,
+                                       float *to, struct npu_error *error);
 
 /* A row's quantized copy, laid out as kernels/op_entry.h says. The arrays are the caller's. */
 struct quantized_copy {

@@ -37,6 +37,8 @@ static void note_token(struct engine *engine, struct generation_state *state)
 static int32_t next_token(struct engine *engine, struct generation_state *state, const struct row_result *result)
 {
     const struct generation *generation = state->generation;
+    if (state->prompt_done_us == 0)
+        state->prompt_done_us = engine_now_us(engine);
     if (generation->max_tokens == 0) {
         generation_state_finish(state, FINISH_LENGTH);
         return SEQUENCE_END;

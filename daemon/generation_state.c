@@ -204,6 +204,8 @@ static void release_tokens(struct generation_state *state)
             break;
         }
     }
+    if (n == 0)
+        return;
     memmove(state->held, state->held + n, (size_t)(state->n_held - n) * sizeof *state->held);
     state->n_held -= n;
 }
@@ -297,9 +299,10 @@ static void fill_usage(const struct generation_state *state, struct generation_u
     if (sequence->started_us == 0)
         return;
     usage->queue_ms = ms_between(sequence->submitted_us, sequence->started_us);
+    if (state->prompt_done_us != 0)
+        usage->prompt_ms = ms_between(sequence->started_us, state->prompt_done_us);
     if (state->first_token_us == 0)
         return;
-    usage->prompt_ms = ms_between(sequence->started_us, state->first_token_us);
     usage->predicted_ms = ms_between(state->first_token_us, state->last_token_us);
     usage->first_token_ms = ms_between(sequence->submitted_us, state->first_token_us);
 }

@@ -45,7 +45,7 @@ struct generation_state {
     char message[512];
 
     int32_t n_output; /* tokens, without the one that ends the generation */
-    uint64_t first_token_us, last_token_us;
+    uint64_t prompt_done_us, first_token_us, last_token_us;
 };
 
 /* Loop thread. NULL: no memory. */

@@ -32,8 +32,8 @@ struct choice {
 /* Takes over the event's text and (with_tokens) its tokens. False when memory is out. */
 bool choice_add(struct choice *choice, struct generation_event *event, bool with_tokens);
 
-/* The tokens that may be shown now: one malloc'ed block (alternatives included) or NULL when there are none; the texts are
- * the tokenizer's. They are no longer held afterwards. False when memory is out. */
+/* The tokens that may be shown now: one malloc'ed block (alternatives included) or NULL when there are none; the texts
+ * are the tokenizer's. They are no longer held afterwards. False when memory is out. */
 bool choice_take_tokens(struct choice *choice, const struct tokenizer *tokenizer, struct response_token **ret_tokens,
                         int *ret_n);
 

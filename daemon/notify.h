@@ -1,5 +1,5 @@
-/* Tells the service manager how the daemon fares (sd_notify). Without one, or built without libsystemd, nothing happens.
- * Thread: the loop's. */
+/* Tells the service manager how the daemon fares (sd_notify). Without one, or built without libsystemd, nothing
+ * happens. Thread: the loop's. */
 #ifndef DAEMON_NOTIFY_H
 #define DAEMON_NOTIFY_H
 

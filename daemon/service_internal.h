@@ -48,8 +48,8 @@ struct completion {
     const char *outcome; /* for the log, when it is not the finish reason */
 };
 
-/* completion_prepare.c; on a worker thread: body to request, prompts to tokens, choices with generations that are ready to
- * submit. False: completion->error is set. */
+/* completion_prepare.c; on a worker thread: body to request, prompts to tokens, choices with generations that are ready
+ * to submit. False: completion->error is set. */
 bool completion_prepare(struct completion *completion);
 void completion_clear(struct completion *completion);
 

@@ -1,5 +1,6 @@
 /* POST /v1/completions: the request. Source: OpenAI's API reference (legacy completions), plus top_k, min_p,
- * repeat_penalty, ignore_eos, priority, max_wait_ms and timeout_ms. Unknown fields are ignored, null means the default. Thread: any. */
+ * repeat_penalty, ignore_eos, priority, max_wait_ms and timeout_ms. Unknown fields are ignored, null means the default.
+ * Thread: any. */
 #ifndef PROTO_COMPLETION_REQUEST_H
 #define PROTO_COMPLETION_REQUEST_H
 

@@ -34,7 +34,8 @@ static int refuse(struct http_parser *parser, enum api_error_kind kind, const ch
 
 /* ---- head ---- */
 
-/* The whole head lies in one buffer, so every slice comes in one piece and may be cut with a NUL once llhttp is through. */
+/* The whole head lies in one buffer, so every slice comes in one piece and may be cut with a NUL once llhttp is
+ * through. */
 static int on_url(llhttp_t *llhttp, const char *at, size_t length)
 {
     struct http_parser *parser = llhttp->data;

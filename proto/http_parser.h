@@ -51,7 +51,8 @@ struct http_parser_limits {
 
 enum http_parser_result {
     HTTP_PARSER_MORE, /* everything given was consumed; feed more */
-    HTTP_PARSER_HEAD, /* once a request: the head is complete; go on feeding for the body, with 0 bytes if there are no more */
+    HTTP_PARSER_HEAD, /* once a request: the head is complete; go on feeding for the body, with 0 bytes if there are no
+                         more */
     HTTP_PARSER_DONE, /* the request is complete; the rest of the bytes belongs to the next one */
     HTTP_PARSER_ERROR, /* error says what; sticks until the connection ends */
 };
@@ -95,8 +96,8 @@ bool http_parser_in_head(const struct http_parser *parser);
 /* The first field with this name (case does not matter), or NULL. */
 const char *http_head_find(const struct http_head *head, const char *name);
 
-/* Hands the body (malloc'ed, never NULL after success; empty without a body) to the caller, and with it what it counts in
- * the budget: the caller subtracts *ret_charge when the body is gone. NULL when memory is out. */
+/* Hands the body (malloc'ed, never NULL after success; empty without a body) to the caller, and with it what it counts
+ * in the budget: the caller subtracts *ret_charge when the body is gone. NULL when memory is out. */
 char *http_parser_take_body(struct http_parser *parser, size_t *ret_length, size_t *ret_charge);
 
 #endif

@@ -1,5 +1,5 @@
-/* libuv reports a client's end of stream, but after that (or while reading is stopped) no longer a reset. This watches a
- * duplicate of the descriptor, which epoll treats as a separate one, for exactly that. */
+/* libuv reports a client's end of stream, but after that (or while reading is stopped) no longer a reset. This watches
+ * a duplicate of the descriptor, which epoll treats as a separate one, for exactly that. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -53,7 +53,7 @@ struct peer_watch *peer_watch_create(uv_loop_t *loop, const uv_handle_t *stream,
         return NULL;
     }
     watch->poll.data = watch;
-    /* Resets and closed peers are always reported; urgent data is what nobody sends, but something must be asked for. */
+    /* Resets and closed peers are always reported; something must be asked for, so urgent data, which nobody sends. */
     uv_poll_start(&watch->poll, until_shutdown ? UV_DISCONNECT : UV_PRIORITIZED, on_poll);
     return watch;
 }

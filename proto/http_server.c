@@ -60,8 +60,8 @@ bool http_server_route(struct http_server *server, const char *method, const cha
 
 /* ---- connections ---- */
 
-/* When all places are taken, a connection makes room: the one that has been idle longest, else the one whose request head
- * has been coming for longest (they come in milliseconds, but for those who hold places on purpose). */
+/* When all places are taken, a connection makes room: the one that has been idle longest, else the one whose request
+ * head has been coming for longest (they come in milliseconds, but for those who hold places on purpose). */
 static void evict_one(struct http_server *server)
 {
     struct http_connection *idle = NULL, *slow = NULL;

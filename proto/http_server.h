@@ -39,8 +39,8 @@ struct http_server_options {
     uint64_t write_timeout_ms; /* without a byte taken by the client while some wait */
     uint64_t linger_timeout_ms; /* silence for which a closing connection is still listened to */
     uint64_t linger_total_ms; /* at most, however much the client still sends */
-    /* Called once an answer was begun, also for those the server gives itself; may be NULL. method and path are "-" when
-     * the request could not be read. */
+    /* Called once an answer was begun, also for those the server gives itself; may be NULL. method and path are "-"
+     * when the request could not be read. */
     void (*on_response)(const char *method, const char *path, int status, void *context);
     void *context;
 };
@@ -76,8 +76,8 @@ const char *http_server_address(const struct http_server *server, int n);
 int http_server_connections(const struct http_server *server);
 
 /* Stops accepting, closes idle connections, lets requests that handlers have finish for grace_ms, then closes the rest
- * (their on_gone is called). on_stopped is called once every handle is closed. May be called again to shorten the grace;
- * on_stopped of the first call counts. */
+ * (their on_gone is called). on_stopped is called once every handle is closed. May be called again to shorten the
+ * grace; on_stopped of the first call counts. */
 void http_server_stop(struct http_server *server, uint64_t grace_ms, void (*on_stopped)(void *context), void *context);
 
 /* ---- requests ---- */
@@ -119,8 +119,8 @@ size_t http_response_queued(const struct http_request *request);
 bool http_response_on_drained(struct http_request *request, size_t low_bytes, void (*on_drained)(void *context),
                               void *context);
 
-/* Content that a client ignores (a comment of server-sent events), to find out whether it is still there. The bytes must
- * outlive the request. */
+/* Content that a client ignores (a comment of server-sent events), to find out whether it is still there. The bytes
+ * must outlive the request. */
 void http_response_set_probe(struct http_request *request, const char *probe);
 
 #endif

@@ -1,6 +1,6 @@
 /* A tokenizer in place of the real one, for one test program: included by its only source, which defines fake_piece and
- * FAKE_VOCABULARY before. Every byte of a text is a token. The whole interface is here, so that the linker has no reason
- * to take the real one. */
+ * FAKE_VOCABULARY before. Every byte of a text is a token. The whole interface is here, so that the linker has no
+ * reason to take the real one. */
 #ifndef TESTS_UNIT_FAKE_TOKENIZER_H
 #define TESTS_UNIT_FAKE_TOKENIZER_H
 

@@ -2,12 +2,14 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "npu/executor.h"
 #include "npu/gguf.h"
 #include "npu/model.h"
 #include "npu/opencl/opencl_executor.h"
+#include "npu/opencl/self_check.h"
 
 enum { DEFAULT_CONTEXT = 4096, DEFAULT_PARALLEL = 8, LEAST_RETURNING = 16 };
 
@@ -78,22 +80,33 @@ static enum npu_status choose_blocks(const struct npu_load_options *options, con
     return NPU_OK;
 }
 
-static void describe(struct npu_loaded *loaded, const struct opencl_executor *executor)
+static double now_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void describe(struct npu_loaded *loaded, const struct opencl_executor *executor, int self_check,
+                     double check_seconds)
 {
     const struct device_profile *profile = &executor->profile;
-    char launch[200];
+    char launch[200], check[64] = "not checked";
+    if (self_check != SELF_CHECK_OFF)
+        snprintf(check, sizeof check, "%s self-check passed in %.2f s", self_check == SELF_CHECK_QUICK ? "quick" : "full",
+                 check_seconds);
     if (executor->launcher.one_launch)
         snprintf(launch, sizeof launch, "one launch a step (%d groups, barrier %.2f us)", profile->workers,
                  profile->workers > 1 ? executor->launcher.barrier_us : 0.0);
     else
         snprintf(launch, sizeof launch, "one op a launch (%s)", executor->launch_reason);
     snprintf(loaded->description, sizeof loaded->description,
-             "%s on %s, driver %s, %s kernels%s, %s, %.0f MiB weights and activations, %.0f MiB KV (%d blocks of %d tokens)",
+             "%s on %s, driver %s, %s kernels%s, %s, %.0f MiB weights and activations, %.0f MiB KV (%d blocks of %d tokens), %s",
              profile->device_name, profile->platform_name, profile->driver_version,
              profile->x86_kernels ? "x86" : "portable", executor->program.from_cache ? " (cached)" : "", launch,
              (double)opencl_executor_fixed_bytes(executor) / (1 << 20),
              (double)executor->base.n_blocks * (double)executor->base.block_bytes / (1 << 20), executor->base.n_blocks,
-             KV_BLOCK_TOKENS);
+             KV_BLOCK_TOKENS, check);
 }
 
 static enum npu_status load_executor(struct npu_loaded *loaded, const struct npu_load_options *options,
@@ -127,8 +140,11 @@ static enum npu_status load_executor(struct npu_loaded *loaded, const struct npu
     if (status != NPU_OK)
         return status;
     loaded->executor = &executor->base;
-    describe(loaded, executor);
-    return NPU_OK;
+    double start = now_seconds();
+    status = self_check_run(executor, (enum self_check)options->self_check, error);
+    if (status == NPU_OK)
+        describe(loaded, executor, options->self_check, now_seconds() - start);
+    return status;
 }
 
 enum npu_status npu_load(struct npu_loaded *loaded, const struct npu_load_options *options, struct npu_error *error)

@@ -285,28 +285,31 @@ static void done(struct run *run)
     op_checks_destroy(&run->checks);
 }
 
+static enum npu_status take_activation(struct run *run, int row_set, int activation)
+{
+    struct checked_rows *rows = &run->sets[row_set];
+    enum npu_status status = NPU_OK;
+    if (activation == NO_INDEX || !has_place(run, row_set, activation))
+        return NPU_OK;
+    for (int r = 0; r < rows->n && status == NPU_OK; r++)
+        status = verify_read_activation(run->executor, row_set, activation, rows->places[r],
+                                        rows->rows[r].activations[activation], run->error);
+    return status;
+}
+
 /* The device's inputs, before the group runs. */
 static enum npu_status take_inputs(struct run *run, const struct group *group)
 {
-    struct checked_rows *rows = &run->sets[group->row_set];
+    enum npu_status status = take_activation(run, group->row_set, group->activation);
     for (int i = group->first_op; i <= group->last_op; i++) {
         const struct op *op = &run->graph->ops[i];
         if (!belongs(group, op))
             continue;
         int touched[] = {op->in, op->in2, op->out};
-        for (int t = 0; t < 3; t++) {
-            if (touched[t] == NO_INDEX || !has_place(run, group->row_set, touched[t]))
-                continue;
-            for (int r = 0; r < rows->n; r++) {
-                enum npu_status status =
-                    verify_read_activation(run->executor, group->row_set, touched[t], rows->places[r],
-                                           rows->rows[r].activations[touched[t]], run->error);
-                if (status != NPU_OK)
-                    return status;
-            }
-        }
+        for (int t = 0; t < 3 && status == NPU_OK; t++)
+            status = take_activation(run, group->row_set, touched[t]);
     }
-    return NPU_OK;
+    return status;
 }
 
 /* What a product of int8 activations really multiplies. */
@@ -499,9 +502,8 @@ static enum npu_status take_gathered(struct run *run, const struct group *group)
 
 static enum npu_status check_group(struct run *run, const struct group *group)
 {
-    enum npu_status status = group->entry->kind == ENTRY_GATHER ? take_gathered(run, group) : NPU_OK;
-    if (status == NPU_OK && group->activation != NO_INDEX)
-        status = take_inputs(run, group);
+    enum npu_status status =
+        group->entry->kind == ENTRY_GATHER ? take_gathered(run, group) : take_inputs(run, group);
     if (status == NPU_OK && group->entry->kind == ENTRY_MATMUL && pack_layout_is_quantized(group->entry->layout))
         status = take_quantized_input(run, group, run->graph->ops[group->first_op].in);
     if (status == NPU_OK)

@@ -702,7 +702,7 @@ static void run_random(uint64_t seed, struct fake_options fake, struct scheduler
 static void test_random_operations_never_give_a_wrong_token_nor_lose_a_block(void **state)
 {
     (void)state;
-    run_random(1, default_fake, default_options, 100000);
+    run_random(1, default_fake, default_options, 400000);
     /* A pool that is far too small, tight limits. */
     struct fake_options fake = default_fake;
     fake.n_blocks = 9;
@@ -712,13 +712,13 @@ static void test_random_operations_never_give_a_wrong_token_nor_lose_a_block(voi
     struct scheduler_options options = default_options;
     options.parallel = 6;
     options.max_sessions = 8;
-    run_random(2, fake, options, 200000);
+    run_random(2, fake, options, 800000);
     fake.n_blocks = 20;
     fake.max_rows = 256;
     fake.max_tables = 16;
     fake.max_returning = 16;
     options.parallel = 12;
-    run_random(3, fake, options, 200000);
+    run_random(3, fake, options, 800000);
 }
 
 int main(void)

@@ -134,7 +134,7 @@ void verify_report_print(const struct verify_report *report, const char *tested,
             print_line(label, &c->steps[k], out);
         }
         if (c->first_divergence >= 0)
-            fprintf(out, "the tokens differ from step %d on\n", c->first_divergence);
+            fprintf(out, "the choices differ first at step %d\n", c->first_divergence);
     }
     fprintf(out,
             "PEIR mean %.5f, worst %.5f; max|diff| %.3g; %d of %d choices are the reference's, %d near ties, %d wrong: "

@@ -115,7 +115,7 @@ def test_a_wrong_reference_fails_and_the_first_divergence_is_shown(tmp_path):
 
     free = verify_reference("--reference", path, "--same-token=no")
     assert free.returncode == 1
-    assert "the tokens differ from step 5 on" in free.stdout
+    assert "the choices differ first at step 5" in free.stdout
     assert "step 5 " in free.stdout and "step 6 " not in free.stdout
 
 

@@ -5,16 +5,16 @@
 __kernel void probe_barrier(__global int *sync, int spin_limit, int rounds, __global int *words,
                             __global int *result)
 {
-    int worker = (int)get_global_id(0), workers = (int)get_global_size(0), met = 0, good = 0;
+    int worker = (int)get_global_id(0), workers = (int)get_global_size(0), met = 0, good = 0, spins = spin_limit;
     for (int round = 1; round <= rounds; round++) {
         words[worker * 16] = round * workers + worker;
-        if (!meet(sync, ++met * workers, spin_limit))
+        if (!meet(sync, ++met * workers, &spins))
             break;
         int right = 1;
         for (int i = 0; i < workers; i++)
             right &= words[i * 16] == round * workers + i;
         good += right;
-        if (!meet(sync, ++met * workers, spin_limit))
+        if (!meet(sync, ++met * workers, &spins))
             break;
     }
     result[worker] = good;
@@ -23,6 +23,6 @@ __kernel void probe_barrier(__global int *sync, int spin_limit, int rounds, __gl
 /* Spins that often for an arrival that never comes. */
 __kernel void probe_spin(__global int *sync, int spins, __global int *result)
 {
-    result[0] = meet(sync, 1 << 30, spins);
+    result[0] = meet(sync, 1 << 30, &spins);
 }
 #endif

@@ -88,20 +88,20 @@ __kernel void run_ops(__global const struct op_entry *table, int first, int last
     c.worker = (int)get_global_id(0);
     c.workers = (int)get_global_size(0);
 #if ONE_LAUNCH
-    int met = 0;
+    int met = 0, spins = spin_limit;
 #endif
     for (int i = first; i < last; i++) {
         run_entry(&c, table + i);
 #if ONE_LAUNCH
         /* One work-item per group: the barrier between groups is all that is needed. */
         if (c.workers > 1 && (table[i].flags & FLAG_BARRIER) && i + 1 < last &&
-            !meet(sync, ++met * c.workers, spin_limit))
+            !meet(sync, ++met * c.workers, &spins))
             return;
 #endif
     }
 #if ONE_LAUNCH
     /* So that the stamp says that every group has done its share. */
-    if (c.workers > 1 && last - first > 1 && !meet(sync, ++met * c.workers, spin_limit))
+    if (c.workers > 1 && last - first > 1 && !meet(sync, ++met * c.workers, &spins))
         return;
 #endif
     if (c.worker == 0)

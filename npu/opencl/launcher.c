@@ -14,6 +14,7 @@ enum {
 };
 static const double barrier_limit_us = 20.0;
 static const double slow_factor = 3.0, slow_least_us = 3000.0; /* slower than usual by both: disturbed */
+static const double wait_least_us = 3000.0, unknown_wait_us = 1e6;
 
 static double now_us(void)
 {
@@ -63,6 +64,12 @@ static cl_int run_timed(struct launcher *launcher, cl_kernel kernel, size_t work
     return code;
 }
 
+static int spins_of(const struct launcher *launcher, double us)
+{
+    double spins = launcher->spins_per_us * us;
+    return spins > 1e9 ? 1000000000 : spins < 1000 ? 1000 : (int)spins;
+}
+
 /* Times the spins first (one worker waits for nobody), so that a barrier that hangs is given up after a second. */
 static cl_int measure(struct launcher *launcher, struct probe *probe, int *good_rounds)
 {
@@ -78,10 +85,9 @@ static cl_int measure(struct launcher *launcher, struct probe *probe, int *good_
     }
     if (code != CL_SUCCESS)
         return code;
-    double limit = us > 0 ? PROBE_SPINS / us * 1e6 : 1e8;
-    launcher->spin_limit = limit > 1e9 ? 1000000000 : limit < 1e5 ? 100000 : (int)limit;
+    launcher->spins_per_us = us > 0 ? PROBE_SPINS / us : 100.0;
 
-    int short_limit = launcher->spin_limit / 10; /* a probe that hangs costs a tenth of a second */
+    int short_limit = spins_of(launcher, 1e5); /* a probe that hangs costs a tenth of a second */
     code = clSetKernelArg(probe->barrier, 0, sizeof probe->sync, &probe->sync);
     code |= clSetKernelArg(probe->barrier, 1, sizeof short_limit, &short_limit);
     code |= clSetKernelArg(probe->barrier, 2, sizeof rounds, &rounds);
@@ -114,7 +120,7 @@ enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl
 {
     const struct device_profile *profile = launcher->profile;
     launcher->one_launch = false;
-    launcher->spin_limit = 1;
+    launcher->spins_per_us = 1;
     reason[0] = '\0';
     if (!profile->is_cpu || profile->workers > 256) {
         snprintf(reason, reason_size, "a device of thousands of lanes");
@@ -151,11 +157,13 @@ enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl
     return NPU_OK;
 }
 
-enum npu_status launcher_run(struct launcher *launcher, int first, int last, size_t lanes, struct npu_error *error)
+enum npu_status launcher_run(struct launcher *launcher, int first, int last, size_t lanes, double wait_us,
+                             struct npu_error *error)
 {
+    int spins = spins_of(launcher, wait_us);
     cl_int code = clSetKernelArg(launcher->kernel, ARGUMENT_FIRST, sizeof first, &first);
     code |= clSetKernelArg(launcher->kernel, ARGUMENT_LAST, sizeof last, &last);
-    code |= clSetKernelArg(launcher->kernel, ARGUMENT_SPIN_LIMIT, sizeof launcher->spin_limit, &launcher->spin_limit);
+    code |= clSetKernelArg(launcher->kernel, ARGUMENT_SPIN_LIMIT, sizeof spins, &spins);
     if (code != CL_SUCCESS)
         return failed(error, "clSetKernelArg", code);
     size_t local = (size_t)launcher->profile->local_size, global = (lanes + local - 1) / local * local;
@@ -176,20 +184,31 @@ enum launch_mode launcher_mode(struct launcher *launcher, int bucket)
     return LAUNCH_EACH;
 }
 
-void launcher_note(struct launcher *launcher, int bucket, enum launch_mode mode, double us)
+double launcher_wait_us(const struct launcher *launcher, int bucket)
+{
+    double usual = launcher->calm[bucket].usual_us;
+    return usual > 0 ? usual + wait_least_us : unknown_wait_us;
+}
+
+void launcher_note_abandoned(struct launcher *launcher, int bucket)
 {
     struct launch_calm *calm = &launcher->calm[bucket];
-    if (mode != LAUNCH_ONE)
-        return;
+    calm->backoff = calm->backoff == 0                     ? EACH_STEPS_FIRST
+                    : 2 * calm->backoff > EACH_STEPS_MOST ? EACH_STEPS_MOST
+                                                           : 2 * calm->backoff;
+    calm->each_left = calm->backoff;
+    launcher->switches++;
+}
+
+void launcher_note(struct launcher *launcher, int bucket, double us)
+{
+    struct launch_calm *calm = &launcher->calm[bucket];
     if (calm->usual_us > 0 && us > slow_factor * calm->usual_us && us > calm->usual_us + slow_least_us &&
         launcher->profile->workers > 1) {
-        calm->backoff = calm->backoff == 0                     ? EACH_STEPS_FIRST
-                        : 2 * calm->backoff > EACH_STEPS_MOST ? EACH_STEPS_MOST
-                                                               : 2 * calm->backoff;
-        calm->each_left = calm->backoff;
-        calm->switches++;
+        launcher_note_abandoned(launcher, bucket);
+        calm->usual_us *= 1.1; /* conversations grow, so does what is usual */
         return;
     }
     calm->backoff = 0;
-    calm->usual_us = calm->usual_us == 0 ? us : calm->usual_us + 0.1 * (us - calm->usual_us);
+    calm->usual_us = calm->usual_us == 0 || us < calm->usual_us ? us : calm->usual_us + 0.1 * (us - calm->usual_us);
 }

@@ -11,12 +11,11 @@
 
 enum launch_mode { LAUNCH_ONE, LAUNCH_EACH };
 
-/* Step times of one bucket, and when to try one launch again. */
+/* Step times of one bucket, and when to try one launch again after another process took a core. */
 struct launch_calm {
-    double usual_us;      /* running mean of undisturbed steps */
-    int each_left;        /* steps still to run one op a launch */
-    int backoff;          /* of those, next time */
-    uint64_t switches;    /* since start */
+    double usual_us; /* of undisturbed steps in one launch; follows drops at once, rises slowly */
+    int each_left;   /* steps still to run one op a launch */
+    int backoff;     /* of those, next time */
 };
 
 struct launcher {
@@ -24,8 +23,9 @@ struct launcher {
     cl_kernel kernel; /* run_ops, with its constant arguments set */
     const struct device_profile *profile;
     bool one_launch; /* the probe passed, or there is one worker only */
-    int spin_limit;  /* about a second */
+    double spins_per_us;
     double barrier_us;
+    uint64_t switches; /* to one op a launch, since start */
     struct launch_calm calm[9]; /* per bucket */
 };
 
@@ -36,11 +36,18 @@ enum { ARGUMENT_TABLE, ARGUMENT_FIRST, ARGUMENT_LAST, ARGUMENT_SYNC, ARGUMENT_SP
 enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl_program program, char *reason,
                                size_t reason_size, struct npu_error *error);
 
-/* Enqueues entries [first, last) in one launch over the workers. */
-enum npu_status launcher_run(struct launcher *launcher, int first, int last, size_t lanes, struct npu_error *error);
+/* Enqueues entries [first, last) in one launch over that many lanes. A worker gives up when it has waited wait_us at
+ * barriers. */
+enum npu_status launcher_run(struct launcher *launcher, int first, int last, size_t lanes, double wait_us,
+                             struct npu_error *error);
+
+/* How long the workers of a step in one launch may wait for each other: a second where nothing is known yet, else about as
+ * long as the step usually takes, so that a step that meets a busy core costs little before it runs one op a launch. */
+double launcher_wait_us(const struct launcher *launcher, int bucket);
 
 /* The mode for the next step of a bucket (0: 1 row, 1: 2 rows, ... 8: 256 rows), and what its time says. */
 enum launch_mode launcher_mode(struct launcher *launcher, int bucket);
-void launcher_note(struct launcher *launcher, int bucket, enum launch_mode mode, double us);
+void launcher_note(struct launcher *launcher, int bucket, double us); /* a step in one launch that finished */
+void launcher_note_abandoned(struct launcher *launcher, int bucket);  /* one whose barrier was given up */
 
 #endif

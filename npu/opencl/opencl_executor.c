@@ -91,9 +91,10 @@ static enum npu_status enqueue_entries(struct opencl_executor *executor, int fir
                                        struct npu_error *error)
 {
     if (one_launch)
-        return launcher_run(&executor->launcher, first, last, (size_t)executor->profile.workers, error);
+        return launcher_run(&executor->launcher, first, last, (size_t)executor->profile.workers,
+                            launcher_wait_us(&executor->launcher, bucket_of(executor->shape.n_rows)), error);
     for (int i = first; i < last; i++) {
-        enum npu_status status = launcher_run(&executor->launcher, i, i + 1, entry_lanes(executor, i), error);
+        enum npu_status status = launcher_run(&executor->launcher, i, i + 1, entry_lanes(executor, i), 0, error);
         if (status != NPU_OK)
             return status;
     }
@@ -200,6 +201,7 @@ static enum npu_status opencl_step(struct executor *base, const struct step *ste
         status = attempt(executor, mode, &done, error);
     if (status == NPU_OK && !done && mode == LAUNCH_ONE) { /* a barrier was given up; a step is idempotent */
         mode = LAUNCH_EACH;
+        launcher_note_abandoned(&executor->launcher, bucket);
         status = opencl_executor_upload(executor, step, error);
         if (status == NPU_OK)
             status = attempt(executor, mode, &done, error);
@@ -208,7 +210,8 @@ static enum npu_status opencl_step(struct executor *base, const struct step *ste
         status = npu_error_set(error, NPU_ERROR_DEVICE, "%s did not finish a step", executor->profile.device_name);
     if (status != NPU_OK)
         return status;
-    launcher_note(&executor->launcher, bucket, mode, now_us() - start);
+    if (mode == LAUNCH_ONE)
+        launcher_note(&executor->launcher, bucket, now_us() - start);
     memset(results, 0, (size_t)step->n_rows * sizeof *results);
     for (int i = 0; i < executor->shape.n_returning && status == NPU_OK; i++) {
         int row = executor->shape.returning[i];
@@ -379,32 +382,37 @@ static enum npu_status create_kernel(struct opencl_executor *executor, struct np
     return status;
 }
 
-/* Runs every bucket once in both modes, since drivers compile at the first enqueue. Writes K/V of block 0, which nobody
- * owns yet. */
+/* Runs the smaller buckets in both modes, since drivers compile at the first enqueue, and learns their usual times. Writes
+ * K/V of block 0, which nobody owns yet. */
 static enum npu_status warm_up(struct opencl_executor *executor, struct npu_error *error)
 {
-    struct step_row rows[EXECUTOR_MAX_ROWS];
-    struct row_result results[EXECUTOR_MAX_ROWS];
-    int32_t *blocks = calloc((size_t)executor->base.max_tables * 2, sizeof *blocks);
-    if (blocks == NULL)
-        return npu_error_set(error, NPU_ERROR_MEMORY, "no memory to warm up");
-    enum npu_status status = NPU_OK;
+    struct step_row rows[KV_BLOCK_TOKENS];
+    struct row_result results[KV_BLOCK_TOKENS];
+    int32_t block = 0;
+    struct block_table table = {&block, 1};
     bool one_launch = executor->launcher.one_launch;
-    struct block_table table = {blocks, 1};
+    enum npu_status status = NPU_OK;
     for (int n = 1; n <= KV_BLOCK_TOKENS && n <= executor->base.max_context && status == NPU_OK; n *= 2) {
         memset(rows, 0, sizeof rows);
         for (int i = 0; i < n; i++)
             rows[i] = (struct step_row){.position = i, .visible_end = i + 1};
         rows[n - 1].returns = ROW_RETURN_BEST;
         struct step step = {rows, n, &table, 1};
-        for (int mode = 0; mode < 2 && status == NPU_OK; mode++) {
-            executor->launcher.one_launch = one_launch && mode == 1;
+        for (int run = n == 1 ? 0 : 1; run < 4 && status == NPU_OK; run++) {
+            executor->launcher.one_launch = one_launch && run > 0;
             status = opencl_step(&executor->base, &step, results, error);
+            if (n == 1 && run == 1) /* compiled just now: not a usual time */
+                executor->launcher.calm[0] = (struct launch_calm){0};
         }
     }
     executor->launcher.one_launch = one_launch;
-    memset(executor->launcher.calm, 0, sizeof executor->launcher.calm); /* first runs compile: not usual times */
-    free(blocks);
+    for (int bucket = 0; bucket < N_BUCKETS; bucket++) {
+        struct launch_calm *calm = &executor->launcher.calm[bucket];
+        calm->each_left = calm->backoff = 0;
+        if (calm->usual_us == 0 && bucket > 0)
+            calm->usual_us = 3 * executor->launcher.calm[bucket - 1].usual_us;
+    }
+    executor->launcher.switches = 0;
     return status;
 }
 

@@ -215,6 +215,52 @@ static void what_is_not_built_is_refused_by_name(void **state)
     }
 }
 
+static void write_gemma4_keys(struct gguf_writer *writer)
+{
+    write_u32(writer, "gemma4.attention.key_length", 8);
+    write_u32(writer, "gemma4.attention.key_length_swa", 8);
+    write_u32(writer, "gemma4.attention.sliding_window", 4);
+}
+
+static void write_gemma4_experts(struct gguf_writer *writer)
+{
+    write_gemma4_keys(writer);
+    write_u32(writer, "gemma4.expert_count", 128);
+}
+
+static void write_gemma4_all_shared(struct gguf_writer *writer)
+{
+    float factors[4] = {1, 1, 1e30f, 1e30f};
+    int64_t dims[1] = {4};
+    write_gemma4_keys(writer);
+    write_u32(writer, "gemma4.attention.shared_kv_layers", 2);
+    write_tensor(writer, "rope_freqs.weight", TENSOR_F32, 1, dims, factors, sizeof factors);
+}
+
+static void write_gemma4_flat_rope(struct gguf_writer *writer)
+{
+    float factors[4] = {1, 1, 0, 1};
+    int64_t dims[1] = {4};
+    write_gemma4_keys(writer);
+    write_tensor(writer, "rope_freqs.weight", TENSOR_F32, 1, dims, factors, sizeof factors);
+}
+
+static void a_gemma4_that_cannot_be_run_says_why(void **state)
+{
+    (void)state;
+    struct tiny_llama_config config = tiny_llama_default;
+    config.architecture = "gemma4";
+    expect_error(config, NPU_ERROR_INPUT, "gemma4.attention.key_length is missing");
+    config.extra = write_gemma4_experts;
+    expect_error(config, NPU_ERROR_UNSUPPORTED, "mixture-of-experts Gemma 4 models are not supported");
+    config.extra = write_gemma4_keys;
+    expect_error(config, NPU_ERROR_INPUT, "tensor rope_freqs.weight is missing");
+    config.extra = write_gemma4_flat_rope;
+    expect_error(config, NPU_ERROR_INPUT, "rope_freqs.weight: element 2 is 0; it must be positive");
+    config.extra = write_gemma4_all_shared;
+    expect_error(config, NPU_ERROR_INPUT, "gemma4.attention.shared_kv_layers is 2; it must be from 0 to 1");
+}
+
 static void write_linear_scaling(struct gguf_writer *writer)
 {
     float factors[4] = {1.0f, 1.0f, 2.0f, 8.0f};
@@ -257,6 +303,7 @@ int main(void)
         cmocka_unit_test(an_unsupported_type_is_named),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
+        cmocka_unit_test(a_gemma4_that_cannot_be_run_says_why),
         cmocka_unit_test(rope_scaling_and_frequency_factors_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,11 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    LANES = 8, /* sums and maxima are taken in so many interleaved parts: compilers make vectors of them */
+    CHUNK = 256, /* weights that are summed together */
+    WEIGHT_BUCKETS = 1017, /* of weights 0..1, by exponent and three bits of mantissa */
+    WEIGHT_SHIFT = 20,
+};
+
 struct sampler_scratch {
     int32_t n_vocab;
     float *logits; /* adjusted */
-    float *weights; /* exp((logit - max) / temperature) by token */
+    float *weights; /* exp((logit - max) / temperature) by token; 0: may not be drawn */
+    double *chunk_sums; /* of CHUNK weights each */
     struct token_logit *candidates; /* n_vocab */
+    double bucket_sums[WEIGHT_BUCKETS];
 };
 
 /* How often a token came: an entry of an open hash table. */
@@ -38,8 +47,10 @@ enum npu_status sampler_scratch_create(struct sampler_scratch **ret_scratch, int
         scratch->logits = malloc((size_t)n_vocab * sizeof *scratch->logits);
         scratch->weights = malloc((size_t)n_vocab * sizeof *scratch->weights);
         scratch->candidates = malloc((size_t)n_vocab * sizeof *scratch->candidates);
+        scratch->chunk_sums = malloc(((size_t)n_vocab / CHUNK + 1) * sizeof *scratch->chunk_sums);
     }
-    if (scratch == NULL || scratch->logits == NULL || scratch->weights == NULL || scratch->candidates == NULL) {
+    if (scratch == NULL || scratch->logits == NULL || scratch->weights == NULL || scratch->candidates == NULL ||
+        scratch->chunk_sums == NULL) {
         sampler_scratch_destroy(scratch);
         return npu_error_set(error, NPU_ERROR_MEMORY, "no memory to sample from %d tokens", n_vocab);
     }
@@ -53,6 +64,7 @@ void sampler_scratch_destroy(struct sampler_scratch *scratch)
         return;
     free(scratch->logits);
     free(scratch->weights);
+    free(scratch->chunk_sums);
     free(scratch->candidates);
     free(scratch);
 }
@@ -193,8 +205,12 @@ bool sampler_see_prompt(struct sampler *sampler, const int32_t *tokens, int32_t 
     return true;
 }
 
-static void adjust(struct sampler *sampler, float *logits)
+/* A copy of the raw logits with everything that changes them. */
+static void adjust(struct sampler *sampler, float *logits, const float *raw)
 {
+    int32_t n_vocab = sampler->n_vocab; /* nothing that is written can change it: loops become vectors */
+    for (int32_t token = 0; token < n_vocab; token++)
+        logits[token] = isnan(raw[token]) ? -INFINITY : raw[token];
     const struct sampling *sampling = &sampler->sampling;
     for (uint32_t i = 0; i < sampler->counts_capacity; i++) {
         const struct token_count *count = &sampler->counts[i];
@@ -211,9 +227,6 @@ static void adjust(struct sampler *sampler, float *logits)
     for (int i = 0; i < sampler->n_banned; i++)
         if (sampler->banned[i] >= 0 && sampler->banned[i] < sampler->n_vocab)
             logits[sampler->banned[i]] = -INFINITY;
-    for (int32_t token = 0; token < sampler->n_vocab; token++)
-        if (isnan(logits[token]))
-            logits[token] = -INFINITY;
 }
 
 static bool is_banned(const struct sampler *sampler, int32_t token)
@@ -269,28 +282,78 @@ static int32_t select_top_k(struct sampler_scratch *scratch, const float *logits
         top[token] = (struct token_logit){token, logits[token]};
     make_heap(top, k, false);
     for (int32_t token = k; token < n_vocab; token++) {
-        struct token_logit candidate = {token, logits[token]};
-        if (!better(&candidate, &top[0]))
+        if (!(logits[token] > top[0].logit)) /* ids ascend: of equal ones the first stays */
             continue;
-        top[0] = candidate;
+        top[0] = (struct token_logit){token, logits[token]};
         sift_down(top, k, 0, false);
     }
     qsort(top, (size_t)k, sizeof *top, compare_better);
     return k;
 }
 
-static int32_t best_token(const struct sampler *sampler, const float *logits)
+static float largest(const float *logits, int32_t n)
 {
-    int32_t best = -1;
-    for (int32_t token = 0; token < sampler->n_vocab; token++)
-        if ((best < 0 || logits[token] > logits[best]) && !is_banned(sampler, token))
-            best = token;
-    return best < 0 ? 0 : best;
+    float lanes[LANES];
+    for (int i = 0; i < LANES; i++)
+        lanes[i] = -INFINITY;
+    int32_t at = 0;
+    for (; at + LANES <= n; at += LANES)
+        for (int i = 0; i < LANES; i++)
+            lanes[i] = logits[at + i] > lanes[i] ? logits[at + i] : lanes[i];
+    for (; at < n; at++)
+        lanes[0] = logits[at] > lanes[0] ? logits[at] : lanes[0];
+    for (int i = 1; i < LANES; i++)
+        lanes[0] = lanes[i] > lanes[0] ? lanes[i] : lanes[0];
+    return lanes[0];
 }
 
-static float weight_of(const struct sampler *sampler, float logit, float max)
+static int32_t best_token(const struct sampler *sampler, const float *logits)
 {
-    return logit == max ? 1 : expf((logit - max) / sampler->sampling.temperature);
+    float max = largest(logits, sampler->n_vocab);
+    for (int32_t token = 0; token < sampler->n_vocab; token++)
+        if (logits[token] == max && (max > -INFINITY || !is_banned(sampler, token)))
+            return token;
+    return 0;
+}
+
+/* exp(x) for x <= 0, to about 1e-7; 0 below -87 and for NaN. Bounds are taken on integers: around a comparison of floats,
+ * which could trap, compilers keep the branch and loops do not become vectors. */
+static inline float exp_of(float x)
+{
+    enum {
+        MAGNITUDE = 0x7fffffff,
+        BITS_OF_200 = 0x43480000,
+    };
+    int32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= MAGNITUDE;
+    bits = bits < BITS_OF_200 ? bits : BITS_OF_200;
+    float bounded;
+    memcpy(&bounded, &bits, sizeof bounded);
+    bounded = -bounded;
+    int32_t power = (int32_t)(bounded * 1.44269504f - 0.5f); /* to the nearest: conversion cuts towards zero */
+    float r = bounded - (float)power * 0.693145752f; /* ln 2 in two parts, the first one of few bits */
+    r -= (float)power * 1.42860677e-6f;
+    float y = 1 + r * (1 + r * (1.0f / 2 + r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 + r * (1.0f / 720))))));
+    int32_t exponent = power + 127 > 0 ? power + 127 : 0;
+    bits = (int32_t)((uint32_t)exponent << 23);
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return y * scale;
+}
+
+static double sum_of(const float *weights, int32_t n)
+{
+    double lanes[LANES] = {0}, sum = 0;
+    int32_t at = 0;
+    for (; at + LANES <= n; at += LANES)
+        for (int i = 0; i < LANES; i++)
+            lanes[i] += (double)weights[at + i];
+    for (; at < n; at++)
+        sum += (double)weights[at];
+    for (int i = 0; i < LANES; i++)
+        sum += lanes[i];
+    return sum;
 }
 
 /* May a candidate of this weight (1: the best one's) join n_kept others that have kept of the total? */
@@ -302,98 +365,118 @@ static bool keeps(const struct sampler *sampler, float weight, int32_t n_kept, d
 }
 
 /* One of n candidates, descending, after top_p and min_p. */
-static int32_t draw_from_sorted(struct sampler *sampler, const struct token_logit *candidates, int32_t n)
+static int32_t draw_from_sorted(struct sampler *sampler, struct sampler_scratch *scratch, int32_t n)
 {
-    float max = candidates[0].logit;
-    double total = 0, kept = 0;
+    const struct token_logit *candidates = scratch->candidates;
+    float *weights = scratch->weights;
     for (int32_t i = 0; i < n; i++)
-        total += weight_of(sampler, candidates[i].logit, max);
+        weights[i] = exp_of((candidates[i].logit - candidates[0].logit) / sampler->sampling.temperature);
+    double total = sum_of(weights, n), kept = 0;
     int32_t n_kept = 0;
-    for (; n_kept < n; n_kept++) {
-        float weight = weight_of(sampler, candidates[n_kept].logit, max);
-        if (!keeps(sampler, weight, n_kept, kept, total))
-            break;
-        kept += weight;
-    }
+    for (; n_kept < n && keeps(sampler, weights[n_kept], n_kept, kept, total); n_kept++)
+        kept += weights[n_kept];
     double target = draw(sampler) * kept;
     for (int32_t i = 0; i < n_kept - 1; i++) {
-        target -= weight_of(sampler, candidates[i].logit, max);
+        target -= weights[i];
         if (target < 0)
             return candidates[i].token;
     }
     return candidates[n_kept - 1].token;
 }
 
-/* One of the smallest set of tokens that has top_p of the total weight: only those are put in order. */
-static int32_t draw_from_nucleus(struct sampler *sampler, struct sampler_scratch *scratch, double total)
+static uint32_t bucket_of(float weight)
 {
-    struct token_logit *heap = scratch->candidates; /* of weights */
-    int32_t n = 0, n_kept = 0;
-    for (int32_t token = 0; token < sampler->n_vocab; token++)
-        if (scratch->weights[token] > 0)
-            heap[n++] = (struct token_logit){token, scratch->weights[token]};
-    make_heap(heap, n, true);
-    double kept = 0;
-    while (n_kept < n && keeps(sampler, heap[0].logit, n_kept, kept, total)) {
-        struct token_logit best = heap[0];
-        kept += best.logit;
-        n_kept++;
-        heap[0] = heap[n - n_kept];
-        heap[n - n_kept] = best; /* those kept gather behind the heap, the best one last */
-        sift_down(heap, n - n_kept, 0, true);
-    }
-    double target = draw(sampler) * kept;
-    for (int32_t i = n - 1; i > n - n_kept; i--) {
-        target -= heap[i].logit;
-        if (target < 0)
-            return heap[i].token;
-    }
-    return heap[n - n_kept].token;
+    uint32_t bits;
+    memcpy(&bits, &weight, sizeof bits);
+    return bits >> WEIGHT_SHIFT;
 }
 
-/* One of all tokens, in the order of their ids: nothing needs sorting. */
-static int32_t draw_by_id(struct sampler *sampler, const float *weights)
+/* Sets all weights to 0 but those of the smallest set of tokens that has top_p of the total. Only the tokens of one bucket,
+ * where the set ends, are put in order. */
+static void keep_nucleus(const struct sampler *sampler, struct sampler_scratch *scratch, double total)
 {
-    float least = sampler->sampling.min_p;
-    double kept = 0;
+    float *weights = scratch->weights;
+    double wanted = sampler->sampling.top_p * total, kept = 0;
+    memset(scratch->bucket_sums, 0, sizeof scratch->bucket_sums);
     for (int32_t token = 0; token < sampler->n_vocab; token++)
-        kept += weights[token] >= least ? weights[token] : 0;
-    double target = draw(sampler) * kept;
-    int32_t last = 0;
+        scratch->bucket_sums[bucket_of(weights[token])] += weights[token];
+    uint32_t last = WEIGHT_BUCKETS - 1;
+    while (last > 0 && kept + scratch->bucket_sums[last] < wanted)
+        kept += scratch->bucket_sums[last--];
+
+    struct token_logit *heap = scratch->candidates; /* of weights */
+    int32_t n = 0;
     for (int32_t token = 0; token < sampler->n_vocab; token++) {
-        if (!(weights[token] > 0) || weights[token] < least)
+        uint32_t bucket = bucket_of(weights[token]);
+        if (bucket == last)
+            heap[n++] = (struct token_logit){token, weights[token]};
+        if (bucket <= last)
+            weights[token] = 0;
+    }
+    make_heap(heap, n, true);
+    while (n > 0 && (kept <= 0 || kept < wanted)) {
+        weights[heap[0].token] = heap[0].logit;
+        kept += heap[0].logit;
+        heap[0] = heap[--n];
+        sift_down(heap, n, 0, true);
+    }
+}
+
+/* One of all tokens by their weights. */
+static int32_t draw_by_weight(struct sampler *sampler, struct sampler_scratch *scratch)
+{
+    const float *weights = scratch->weights;
+    double total = 0;
+    int32_t n_chunks = 0;
+    for (int32_t at = 0; at < sampler->n_vocab; at += CHUNK) {
+        int32_t n = sampler->n_vocab - at < CHUNK ? sampler->n_vocab - at : CHUNK;
+        scratch->chunk_sums[n_chunks] = sum_of(weights + at, n);
+        total += scratch->chunk_sums[n_chunks++];
+    }
+    double target = draw(sampler) * total;
+    int32_t chunk = 0;
+    while (chunk < n_chunks - 1 && target >= scratch->chunk_sums[chunk])
+        target -= scratch->chunk_sums[chunk++];
+    /* Rounding may carry the target past the end of its chunk, or past the last weight of all. Infinite logits have no
+     * weight. */
+    int32_t last = -1;
+    for (int32_t token = chunk * CHUNK; token < sampler->n_vocab; token++) {
+        if (!(weights[token] > 0))
             continue;
         last = token;
         target -= weights[token];
         if (target < 0)
             break;
     }
-    return last;
+    return last >= 0 ? last : best_token(sampler, scratch->logits);
 }
 
-static int32_t draw_from_all(struct sampler *sampler, struct sampler_scratch *scratch, const float *logits, float max)
+/* Without top_k. */
+static int32_t draw_from_all(struct sampler *sampler, struct sampler_scratch *scratch, float max)
 {
-    double total = 0;
-    for (int32_t token = 0; token < sampler->n_vocab; token++) {
-        scratch->weights[token] = weight_of(sampler, logits[token], max);
-        total += scratch->weights[token];
-    }
-    return sampler->sampling.top_p < 1 ? draw_from_nucleus(sampler, scratch, total)
-                                       : draw_by_id(sampler, scratch->weights);
+    const float *logits = scratch->logits;
+    float *weights = scratch->weights, least = sampler->sampling.min_p, temperature = sampler->sampling.temperature;
+    int32_t n_vocab = sampler->n_vocab;
+    for (int32_t token = 0; token < n_vocab; token++)
+        weights[token] = exp_of((logits[token] - max) / temperature);
+    if (sampler->sampling.top_p < 1)
+        keep_nucleus(sampler, scratch, sum_of(weights, n_vocab));
+    for (int32_t token = 0; least > 0 && token < n_vocab; token++)
+        weights[token] = weights[token] >= least ? weights[token] : 0;
+    return draw_by_weight(sampler, scratch);
 }
 
 static int32_t choose_from_logits(struct sampler *sampler, struct sampler_scratch *scratch, const float *raw)
 {
     float *logits = scratch->logits;
-    memcpy(logits, raw, (size_t)sampler->n_vocab * sizeof *logits);
-    adjust(sampler, logits);
+    adjust(sampler, logits, raw);
     int32_t best = best_token(sampler, logits);
     if (sampler->greedy || logits[best] == -INFINITY)
         return best;
     if (sampler->sampling.top_k < 1 || sampler->sampling.top_k >= sampler->n_vocab)
-        return draw_from_all(sampler, scratch, logits, logits[best]);
+        return draw_from_all(sampler, scratch, logits[best]);
     int32_t n = select_top_k(scratch, logits, sampler->n_vocab, sampler->sampling.top_k);
-    return draw_from_sorted(sampler, scratch->candidates, n);
+    return draw_from_sorted(sampler, scratch, n);
 }
 
 static int32_t choose_from_top(struct sampler *sampler, struct sampler_scratch *scratch,
@@ -407,7 +490,7 @@ static int32_t choose_from_top(struct sampler *sampler, struct sampler_scratch *
         return result->best.token;
     if (sampler->greedy || scratch->candidates[0].logit == -INFINITY)
         return scratch->candidates[0].token;
-    return draw_from_sorted(sampler, scratch->candidates, n);
+    return draw_from_sorted(sampler, scratch, n);
 }
 
 int32_t sampler_choose(struct sampler *sampler, struct sampler_scratch *scratch, const struct row_result *result)
@@ -433,14 +516,14 @@ static float at_least(double logprob)
 
 float sampler_logprob(const float *logits, int32_t n_vocab, int32_t token, struct token_probability *top, int n_top)
 {
-    float max = -INFINITY;
-    for (int32_t i = 0; i < n_vocab; i++)
-        if (logits[i] > max)
-            max = logits[i];
+    float max = largest(logits, n_vocab), weights[CHUNK];
     double sum = 0;
-    for (int32_t i = 0; i < n_vocab; i++)
-        if (!isnan(logits[i]))
-            sum += logits[i] == max ? 1 : expf(logits[i] - max);
+    for (int32_t at = 0; at < n_vocab; at += CHUNK) {
+        int32_t n = n_vocab - at < CHUNK ? n_vocab - at : CHUNK;
+        for (int32_t i = 0; i < n; i++)
+            weights[i] = exp_of(logits[at + i] - max); /* of NaN: 0 */
+        sum += sum_of(weights, n);
+    }
     double log_sum = (double)max + log(sum);
 
     int n = 0;

@@ -25,6 +25,7 @@ enum entry_kind {
     ENTRY_GATHER,           /* copies returning rows to their own buffers */
     ENTRY_SELECT,           /* best or top k of a chunk of the vocabulary */
     ENTRY_SELECT_MERGE,     /* of all chunks */
+    ENTRY_KINDS,
 };
 
 /* Layouts of packed weights: drawn in npu/opencl/pack.h. */

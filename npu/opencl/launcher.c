@@ -126,7 +126,7 @@ enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl
         snprintf(reason, reason_size, "a device of thousands of lanes");
         return NPU_OK;
     }
-    if (profile->workers == 1) { /* nobody to meet */
+    if (profile->atomics && profile->workers == 1) { /* nobody to meet */
         launcher->one_launch = true;
         return NPU_OK;
     }
@@ -157,17 +157,18 @@ enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl
     return NPU_OK;
 }
 
-enum npu_status launcher_run(struct launcher *launcher, int first, int last, size_t lanes, double wait_us,
+enum npu_status launcher_run(struct launcher *launcher, int kind, int first, int last, size_t lanes, double wait_us,
                              struct npu_error *error)
 {
+    cl_kernel kernel = launcher->run_ops != NULL ? launcher->run_ops : launcher->kinds[kind];
     int spins = spins_of(launcher, wait_us);
-    cl_int code = clSetKernelArg(launcher->kernel, ARGUMENT_FIRST, sizeof first, &first);
-    code |= clSetKernelArg(launcher->kernel, ARGUMENT_LAST, sizeof last, &last);
-    code |= clSetKernelArg(launcher->kernel, ARGUMENT_SPIN_LIMIT, sizeof spins, &spins);
+    cl_int code = clSetKernelArg(kernel, ARGUMENT_FIRST, sizeof first, &first);
+    code |= clSetKernelArg(kernel, ARGUMENT_LAST, sizeof last, &last);
+    code |= clSetKernelArg(kernel, ARGUMENT_SPIN_LIMIT, sizeof spins, &spins);
     if (code != CL_SUCCESS)
         return failed(error, "clSetKernelArg", code);
     size_t local = (size_t)launcher->profile->local_size, global = (lanes + local - 1) / local * local;
-    code = clEnqueueNDRangeKernel(launcher->queue, launcher->kernel, 1, NULL, &global, &local, 0, NULL, NULL);
+    code = clEnqueueNDRangeKernel(launcher->queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL);
     if (code != CL_SUCCESS)
         return failed(error, "clEnqueueNDRangeKernel", code);
     return NPU_OK;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/op_entry.h"
 #include "npu/opencl/device.h"
 #include "npu/opencl/device_buffer.h"
 
@@ -20,7 +21,9 @@ struct launch_calm {
 
 struct launcher {
     cl_command_queue queue;
-    cl_kernel kernel; /* run_ops, with its constant arguments set */
+    /* With their constant arguments set: run_ops, or one for each kind of entry. */
+    cl_kernel run_ops;
+    cl_kernel kinds[ENTRY_KINDS];
     const struct device_profile *profile;
     bool one_launch; /* the probe passed, or there is one worker only */
     double spins_per_us;
@@ -36,9 +39,9 @@ enum { ARGUMENT_TABLE, ARGUMENT_FIRST, ARGUMENT_LAST, ARGUMENT_SYNC, ARGUMENT_SP
 enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl_program program, char *reason,
                                size_t reason_size, struct npu_error *error);
 
-/* Enqueues entries [first, last) in one launch over that many lanes. A worker gives up when it has waited wait_us at
- * barriers. */
-enum npu_status launcher_run(struct launcher *launcher, int first, int last, size_t lanes, double wait_us,
+/* Enqueues entries [first, last) in one launch over that many lanes; kind is that of a single entry, or anything where
+ * run_ops serves. A worker gives up when it has waited wait_us at barriers. */
+enum npu_status launcher_run(struct launcher *launcher, int kind, int first, int last, size_t lanes, double wait_us,
                              struct npu_error *error);
 
 /* How long the workers of a step in one launch may wait for each other: a second where nothing is known yet, else about as

@@ -1,5 +1,6 @@
 #include "npu/opencl/opencl_executor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -91,10 +92,10 @@ static enum npu_status enqueue_entries(struct opencl_executor *executor, int fir
                                        struct npu_error *error)
 {
     if (one_launch)
-        return launcher_run(&executor->launcher, first, last, (size_t)executor->profile.workers,
+        return launcher_run(&executor->launcher, 0, first, last, (size_t)executor->profile.workers,
                             launcher_wait_us(&executor->launcher, bucket_of(executor->shape.n_rows)), error);
     for (int i = first; i < last; i++) {
-        enum npu_status status = launcher_run(&executor->launcher, i, i + 1, entry_lanes(executor, i), 0, error);
+        enum npu_status status = launcher_run(&executor->launcher, executor->plan->entries[i].kind, i, i + 1, entry_lanes(executor, i), 0, error);
         if (status != NPU_OK)
             return status;
     }
@@ -263,8 +264,11 @@ static void opencl_destroy(struct executor *base)
         device_buffer_destroy(&executor->weights[i]);
         device_buffer_destroy(&executor->kv[i]);
     }
-    if (executor->kernel != NULL)
-        clReleaseKernel(executor->kernel);
+    if (executor->launcher.run_ops != NULL)
+        clReleaseKernel(executor->launcher.run_ops);
+    for (int kind = 0; kind < ENTRY_KINDS; kind++)
+        if (executor->launcher.kinds[kind] != NULL)
+            clReleaseKernel(executor->launcher.kinds[kind]);
     if (executor->program.program != NULL)
         clReleaseProgram(executor->program.program);
     if (executor->queue != NULL)
@@ -338,8 +342,33 @@ static enum npu_status create_buffers(struct opencl_executor *executor, struct n
 }
 
 /* All arguments but first, last and the spin limit stay as they are for ever. */
-static enum npu_status create_kernel(struct opencl_executor *executor, struct npu_error *error)
+static enum npu_status create_kernel(struct opencl_executor *executor, const char *name, int weight_segments,
+                                     int kv_segments, cl_kernel *ret_kernel, struct npu_error *error)
 {
+    cl_int code;
+    cl_kernel kernel = *ret_kernel = clCreateKernel(executor->program.program, name, &code);
+    if (code != CL_SUCCESS)
+        return failed(error, name, code);
+    cl_int per_segment = executor->blocks_per_segment, block_elements = executor->plan->block_elements;
+    code = clSetKernelArg(kernel, ARGUMENT_TABLE, sizeof(cl_mem), &executor->table.memory);
+    code |= clSetKernelArg(kernel, ARGUMENT_SYNC, sizeof(cl_mem), &executor->input.memory);
+    code |= clSetKernelArg(kernel, ARGUMENT_INPUT, sizeof(cl_mem), &executor->input.memory);
+    code |= clSetKernelArg(kernel, ARGUMENT_ARENA, sizeof(cl_mem), &executor->arena.memory);
+    code |= clSetKernelArg(kernel, ARGUMENT_VECTORS, sizeof(cl_mem), &executor->vectors.memory);
+    code |= clSetKernelArg(kernel, ARGUMENT_BLOCKS_PER_SEGMENT, sizeof per_segment, &per_segment);
+    code |= clSetKernelArg(kernel, ARGUMENT_BLOCK_ELEMENTS, sizeof block_elements, &block_elements);
+    cl_uint argument = ARGUMENT_SEGMENTS;
+    for (int i = 0; i < weight_segments; i++) /* unused ones repeat the first: never read */
+        code |= clSetKernelArg(kernel, argument++, sizeof(cl_mem),
+                               &executor->weights[i < executor->plan->n_segments ? i : 0].memory);
+    for (int i = 0; i < kv_segments; i++)
+        code |= clSetKernelArg(kernel, argument++, sizeof(cl_mem), &executor->kv[i < executor->n_kv_segments ? i : 0].memory);
+    return code == CL_SUCCESS ? NPU_OK : failed(error, "clSetKernelArg", code);
+}
+
+static enum npu_status create_kernels(struct opencl_executor *executor, struct npu_error *error)
+{
+    struct launcher *launcher = &executor->launcher;
     struct program_options options = {.weight_segments = segments_argument(executor->plan->n_segments),
                                       .kv_segments = segments_argument(executor->n_kv_segments),
                                       .max_head_size = executor->plan->max_head_size,
@@ -350,35 +379,25 @@ static enum npu_status create_kernel(struct opencl_executor *executor, struct np
         options.layouts |= 1u << executor->plan->weights[i].layout;
     enum npu_status status = program_build(&executor->program, executor->context, &executor->profile, &options,
                                            executor->options.cache_dir, error);
+    bool wanted[ENTRY_KINDS] = {false};
+    for (int i = 0; i < executor->plan->n_entries; i++)
+        wanted[executor->plan->entries[i].kind] = true;
+    if (status == NPU_OK && options.one_launch)
+        status = create_kernel(executor, "run_ops", options.weight_segments, options.kv_segments, &launcher->run_ops, error);
+    for (int kind = 0; kind < ENTRY_KINDS && status == NPU_OK && !options.one_launch; kind++) {
+        char name[64];
+        snprintf(name, sizeof name, "run_%s", plan_kind_name(kind));
+        if (wanted[kind])
+            status = create_kernel(executor, name, options.weight_segments, options.kv_segments, &launcher->kinds[kind], error);
+    }
     if (status != NPU_OK)
         return status;
-    cl_int code;
-    cl_kernel kernel = executor->kernel = clCreateKernel(executor->program.program, "run_ops", &code);
-    if (code != CL_SUCCESS)
-        return failed(error, "clCreateKernel run_ops", code);
-    cl_int per_segment = executor->blocks_per_segment, block_elements = executor->plan->block_elements;
-    code = clSetKernelArg(kernel, ARGUMENT_TABLE, sizeof(cl_mem), &executor->table.memory);
-    code |= clSetKernelArg(kernel, ARGUMENT_SYNC, sizeof(cl_mem), &executor->input.memory);
-    code |= clSetKernelArg(kernel, ARGUMENT_INPUT, sizeof(cl_mem), &executor->input.memory);
-    code |= clSetKernelArg(kernel, ARGUMENT_ARENA, sizeof(cl_mem), &executor->arena.memory);
-    code |= clSetKernelArg(kernel, ARGUMENT_VECTORS, sizeof(cl_mem), &executor->vectors.memory);
-    code |= clSetKernelArg(kernel, ARGUMENT_BLOCKS_PER_SEGMENT, sizeof per_segment, &per_segment);
-    code |= clSetKernelArg(kernel, ARGUMENT_BLOCK_ELEMENTS, sizeof block_elements, &block_elements);
-    cl_uint argument = ARGUMENT_SEGMENTS;
-    for (int i = 0; i < options.weight_segments; i++) /* unused ones repeat the first: never read */
-        code |= clSetKernelArg(kernel, argument++, sizeof(cl_mem),
-                               &executor->weights[i < executor->plan->n_segments ? i : 0].memory);
-    for (int i = 0; i < options.kv_segments; i++)
-        code |= clSetKernelArg(kernel, argument++, sizeof(cl_mem), &executor->kv[i < executor->n_kv_segments ? i : 0].memory);
-    if (code != CL_SUCCESS)
-        return failed(error, "clSetKernelArg", code);
-    executor->launcher.queue = executor->queue;
-    executor->launcher.kernel = kernel;
-    executor->launcher.profile = &executor->profile;
-    status = launcher_probe(&executor->launcher, executor->context, executor->program.program, executor->launch_reason,
+    launcher->queue = executor->queue;
+    launcher->profile = &executor->profile;
+    status = launcher_probe(launcher, executor->context, executor->program.program, executor->launch_reason,
                             sizeof executor->launch_reason, error);
     if (status == NPU_OK && executor->options.launch_each_only)
-        executor->launcher.one_launch = false;
+        launcher->one_launch = false;
     return status;
 }
 
@@ -482,7 +501,7 @@ enum npu_status opencl_executor_create(struct opencl_executor **ret_executor, co
     if (status == NPU_OK)
         status = create_buffers(executor, error);
     if (status == NPU_OK)
-        status = create_kernel(executor, error);
+        status = create_kernels(executor, error);
     if (status == NPU_OK) {
         executor->base.numerics = numerics_id(executor);
         status = warm_up(executor, error);

@@ -29,7 +29,6 @@ struct opencl_executor {
     cl_context context;
     cl_command_queue queue;
     struct program program;
-    cl_kernel kernel;
     struct launcher launcher;
     char launch_reason[128]; /* why not one launch, or empty */
     struct plan *plan;

@@ -713,7 +713,7 @@ int plan_entry_units(const struct plan *plan, int entry, int rows, int returning
     }
 }
 
-const char *plan_entry_name(const struct op_entry *entry)
+const char *plan_kind_name(int kind)
 {
     static const char *const names[] = {
         [ENTRY_EMBED] = "embed",
@@ -731,5 +731,10 @@ const char *plan_entry_name(const struct op_entry *entry)
         [ENTRY_SELECT] = "select",
         [ENTRY_SELECT_MERGE] = "select_merge",
     };
-    return names[entry->kind];
+    return names[kind];
+}
+
+const char *plan_entry_name(const struct op_entry *entry)
+{
+    return plan_kind_name(entry->kind);
 }

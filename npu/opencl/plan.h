@@ -76,5 +76,6 @@ void plan_destroy(struct plan *plan); /* NULL is fine */
 int plan_entry_units(const struct plan *plan, int entry, int rows, int returning);
 
 const char *plan_entry_name(const struct op_entry *entry);
+const char *plan_kind_name(int kind);
 
 #endif

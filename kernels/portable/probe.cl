@@ -1,7 +1,8 @@
 /* Start-up probe of the barrier between work-groups: do all groups run together, is data visible across it, how long does
  * it take, and how many spins make a second. */
 #if ONE_LAUNCH
-/* Each round every worker writes a word, meets the others, and checks theirs. result[worker] counts the rounds that held. */
+/* Each round every worker writes a word, meets the others, and checks theirs. result[worker] counts the
+ * rounds that held, and is far below 0 when a word of another was not seen. */
 __kernel void probe_barrier(__global int *sync, int spin_limit, int rounds, __global int *words,
                             __global int *result)
 {
@@ -13,7 +14,7 @@ __kernel void probe_barrier(__global int *sync, int spin_limit, int rounds, __gl
         int right = 1;
         for (int i = 0; i < workers; i++)
             right &= words[i * 16] == round * workers + i;
-        good += right;
+        good = right ? good + 1 : -(1 << 20);
         if (!meet(sync, ++met * workers, &spins))
             break;
     }

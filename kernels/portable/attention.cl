@@ -57,8 +57,8 @@ static inline void attend_split(const int n, const struct context *c, __global c
 #pragma unroll
                 for (int r = 0; r < n; r++) {
                     float8 q = (float8)query[i * n + r];
-                    low[r] = fma(a, q, low[r]);
-                    high[r] = fma(d, q, high[r]);
+                    low[r] = multiply_add(a, q, low[r]);
+                    high[r] = multiply_add(d, q, high[r]);
                 }
             }
             int position = b * KV_TOKENS + part * 16;
@@ -99,7 +99,7 @@ static inline void attend_split(const int n, const struct context *c, __global c
             old_factor[r] = exp1(old - both);
             new_factor[r] = exp1(m[r] - both);
             state[r][size] = both;
-            state[r][size + 1] = fma(state[r][size + 1], old_factor[r], l[r] * new_factor[r]);
+            state[r][size + 1] = multiply_add(state[r][size + 1], old_factor[r], l[r] * new_factor[r]);
         }
     }
     for (int i = 0; i < size; i += 16) {
@@ -117,16 +117,16 @@ static inline void attend_split(const int n, const struct context *c, __global c
 #pragma unroll
                 for (int r = 0; r < n; r++) {
                     float8 w = (float8)weights[r * SPLIT_TOKENS + p];
-                    low[r] = fma(a, w, low[r]);
-                    high[r] = fma(d, w, high[r]);
+                    low[r] = multiply_add(a, w, low[r]);
+                    high[r] = multiply_add(d, w, high[r]);
                 }
             }
         }
         for (int r = 0; r < n; r++) {
             __global float *o = state[r] + i;
             if (!fresh[r]) {
-                low[r] = fma(vload8(0, o), (float8)old_factor[r], low[r] * new_factor[r]);
-                high[r] = fma(vload8(0, o + upper), (float8)old_factor[r], high[r] * new_factor[r]);
+                low[r] = multiply_add(vload8(0, o), (float8)old_factor[r], low[r] * new_factor[r]);
+                high[r] = multiply_add(vload8(0, o + upper), (float8)old_factor[r], high[r] * new_factor[r]);
             }
             vstore8(low[r], 0, o);
             vstore8(high[r], 0, o + upper);
@@ -220,9 +220,9 @@ static void op_attention_merge(const struct context *c, __global const struct op
             float both = fmax(m, next[size]);
             float old_factor = exp1(m - both), new_factor = exp1(next[size] - both);
             m = both;
-            l = fma(l, old_factor, next[size + 1] * new_factor);
+            l = multiply_add(l, old_factor, next[size + 1] * new_factor);
             for (int i = 0; i < size; i += 8)
-                vstore8(fma(vload8(0, state + i), (float8)old_factor, vload8(0, next + i) * new_factor), 0, state + i);
+                vstore8(multiply_add(vload8(0, state + i), (float8)old_factor, vload8(0, next + i) * new_factor), 0, state + i);
         }
         float inverse = 1.0f / l;
         for (int i = 0; i < size; i += 8)

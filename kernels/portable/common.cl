@@ -3,6 +3,14 @@
  * row alone. */
 #pragma OPENCL FP_CONTRACT OFF
 
+/* Devices without a fused multiply-add would compute fma in software, hundreds of instructions each: there it is a product
+ * and a sum, which no compiler may fuse. */
+#if HAS_FMA
+#define multiply_add(a, b, c) fma(a, b, c)
+#else
+#define multiply_add(a, b, c) ((a) * (b) + (c))
+#endif
+
 #if KV_HALF
 typedef half kv_element;
 #define kv_load8(offset, pointer) vload_half8(offset, pointer)
@@ -100,14 +108,14 @@ static inline float8 exp8(float8 x)
 {
     float8 t = fmin(fmax(x, (float8)-87.0f), (float8)88.0f);
     float8 n = rint(t * 1.44269504088896f);
-    float8 r = fma(n, (float8)-0.693359375f, t);
-    r = fma(n, (float8)2.12194440e-4f, r);
-    float8 p = fma(r, (float8)1.9875691500e-4f, (float8)1.3981999507e-3f);
-    p = fma(p, r, (float8)8.3334519073e-3f);
-    p = fma(p, r, (float8)4.1665795894e-2f);
-    p = fma(p, r, (float8)1.6666665459e-1f);
-    p = fma(p, r, (float8)5.0000001201e-1f);
-    p = fma(p, r * r, r) + 1.0f;
+    float8 r = multiply_add(n, (float8)-0.693359375f, t);
+    r = multiply_add(n, (float8)2.12194440e-4f, r);
+    float8 p = multiply_add(r, (float8)1.9875691500e-4f, (float8)1.3981999507e-3f);
+    p = multiply_add(p, r, (float8)8.3334519073e-3f);
+    p = multiply_add(p, r, (float8)4.1665795894e-2f);
+    p = multiply_add(p, r, (float8)1.6666665459e-1f);
+    p = multiply_add(p, r, (float8)5.0000001201e-1f);
+    p = multiply_add(p, r * r, r) + 1.0f;
     p = as_float8((convert_int8(n) + 127) << 23) * p;
     return select(p, (float8)0.0f, x < -87.0f);
 }

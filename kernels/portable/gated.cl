@@ -3,7 +3,7 @@ static inline float8 activate(float8 x, int gelu)
 {
     if (gelu) {
         /* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3) */
-        float8 u = 0.797884560802865f * x * fma(0.044715f * x, x, (float8)1.0f);
+        float8 u = 0.797884560802865f * x * multiply_add(0.044715f * x, x, (float8)1.0f);
         return x / (1.0f + exp8(-2.0f * u));
     }
     return x / (1.0f + exp8(-x));

@@ -9,8 +9,8 @@ static inline void rope_head(float *x, __global const float *angles, int dims, i
         int first = interleaved ? 2 * i : i, second = interleaved ? 2 * i + 1 : i + half_dims;
         float cosine = angles[i], sine = angles[half_dims + i];
         float a = x[first], b = x[second];
-        x[first] = fma(a, cosine, -(b * sine));
-        x[second] = fma(b, cosine, a * sine);
+        x[first] = multiply_add(a, cosine, -(b * sine));
+        x[second] = multiply_add(b, cosine, a * sine);
     }
 }
 

@@ -20,10 +20,10 @@ static inline void tile_float(const int n, const int layout, __global const ucha
             w = as_float8(convert_uint8(vload8(i, (__global const ushort *)tile)) << (uint8)16);
         if (i % 2 == 0)
             for (int r = 0; r < n; r++)
-                even[r] = fma(w, (float8)x[(size_t)r * stride + i], even[r]);
+                even[r] = multiply_add(w, (float8)x[(size_t)r * stride + i], even[r]);
         else
             for (int r = 0; r < n; r++)
-                odd[r] = fma(w, (float8)x[(size_t)r * stride + i], odd[r]);
+                odd[r] = multiply_add(w, (float8)x[(size_t)r * stride + i], odd[r]);
     }
     for (int r = 0; r < n; r++)
         sum[r] = even[r] + odd[r];

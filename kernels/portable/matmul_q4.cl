@@ -21,8 +21,8 @@ static inline void tile_q4(const int n, __global const uchar *tile, int blocks, 
             }
         }
         for (int r = 0; r < n; r++) {
-            sum[r] = fma(convert_float8(products[r]), d * x.scales[(size_t)r * blocks + b], sum[r]);
-            sum[r] = fma(m, (float8)x.sums[(size_t)r * blocks + b], sum[r]);
+            sum[r] = multiply_add(convert_float8(products[r]), d * x.scales[(size_t)r * blocks + b], sum[r]);
+            sum[r] = multiply_add(m, (float8)x.sums[(size_t)r * blocks + b], sum[r]);
         }
     }
 }

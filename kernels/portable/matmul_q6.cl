@@ -29,7 +29,7 @@ static inline void tile_q6(const int n, __global const uchar *tile, int blocks, 
             int halves = x.halves[(size_t)r * blocks + b];
             int half0 = (halves << 16) >> 16, half1 = halves >> 16;
             int8 t = scale0 * (first[r] - 32 * half0) + scale1 * (second[r] - 32 * half1);
-            sum[r] = fma(convert_float8(t), d * x.scales[(size_t)r * blocks + b], sum[r]);
+            sum[r] = multiply_add(convert_float8(t), d * x.scales[(size_t)r * blocks + b], sum[r]);
         }
     }
 }

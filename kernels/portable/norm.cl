@@ -6,11 +6,11 @@ static inline float rms_inverse(__global const float *x, int n, float epsilon)
     int i = 0;
     for (; i + 8 <= n; i += 8) {
         float8 v = vload8(0, x + i);
-        squares = fma(v, v, squares);
+        squares = multiply_add(v, v, squares);
     }
     float total = sum8(squares);
     for (; i < n; i++)
-        total = fma(x[i], x[i], total);
+        total = multiply_add(x[i], x[i], total);
     return 1.0f / sqrt(total / (float)n + epsilon);
 }
 

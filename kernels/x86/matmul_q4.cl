@@ -39,8 +39,8 @@ static inline void tile_q4(const int n, __global const uchar *tile, int blocks, 
                             __builtin_ia32_pmaddubsw256(h2, broadcast4(q[6])) +
                             __builtin_ia32_pmaddubsw256(h3, broadcast4(q[7]));
             float8 products = convert_float8(__builtin_astype(__builtin_ia32_pmaddwd256(a, ones), int8));
-            s[r] = fma(products, d * x.scales[at], s[r]);
-            s[r] = fma(m, (float8)x.sums[at], s[r]);
+            s[r] = multiply_add(products, d * x.scales[at], s[r]);
+            s[r] = multiply_add(m, (float8)x.sums[at], s[r]);
         }
     }
     for (int r = 0; r < n; r++)

@@ -36,7 +36,7 @@ static inline void tile_q6(const int n, __global const uchar *tile, int blocks, 
             int halves = x.halves[at];
             int half0 = (halves << 16) >> 16, half1 = halves >> 16;
             int8 t = scale0 * (first - 32 * half0) + scale1 * (second - 32 * half1);
-            s[r] = fma(convert_float8(t), d * x.scales[at], s[r]);
+            s[r] = multiply_add(convert_float8(t), d * x.scales[at], s[r]);
         }
     }
     for (int r = 0; r < n; r++)

@@ -24,7 +24,7 @@ static inline void tile_q8(const int n, __global const uchar *tile, int blocks, 
             }
         }
         for (int r = 0; r < n; r++)
-            s[r] = fma(convert_float8(__builtin_astype(products[r], int8)), d * x.scales[(size_t)r * blocks + b], s[r]);
+            s[r] = multiply_add(convert_float8(__builtin_astype(products[r], int8)), d * x.scales[(size_t)r * blocks + b], s[r]);
     }
     for (int r = 0; r < n; r++)
         sum[r] = s[r];

@@ -120,13 +120,18 @@ static void fill_profile(struct device_profile *profile, cl_platform_id platform
     size = 0;
     clGetDeviceInfo(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof size, &size, NULL);
     profile->global_memory = (size_t)size;
+    cl_device_fp_config config = 0;
+    clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);
+    /* Intel's CPU runtime does not report what it has, and fuses products and sums as it likes where fma is not written. */
+    bool rusticl = strcmp(profile->platform_name, "rusticl") == 0;
+    profile->fma = (config & CL_FP_FMA) != 0 || !rusticl;
     cl_version version = 0;
     bool is_3 = clGetDeviceInfo(id, CL_DEVICE_NUMERIC_VERSION, sizeof version, &version, NULL) == CL_SUCCESS &&
                 CL_VERSION_MAJOR(version) >= 3;
     profile->atomics = is_3 && has_feature(id, "__opencl_c_atomic_order_acq_rel") &&
                        has_feature(id, "__opencl_c_atomic_scope_device");
     /* Rusticl's compiler takes minutes for the unrolled code; on GPUs one row a lane gives more lanes. */
-    profile->rows_per_pass = profile->is_cpu && strcmp(profile->platform_name, "rusticl") != 0 ? 4 : 1;
+    profile->rows_per_pass = profile->is_cpu && !rusticl ? 4 : 1;
     if (profile->is_cpu) {
         int cpus = device_host_cpus();
         profile->workers = (int)units < cpus ? (int)units : cpus;

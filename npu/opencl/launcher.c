@@ -16,7 +16,7 @@ enum {
 };
 static const double barrier_limit_us = 20.0, probe_wait_us = 20000.0;
 static const double slow_factor = 3.0, slow_least_us = 3000.0; /* slower than usual by both: disturbed */
-static const double wait_least_us = 3000.0, unknown_wait_us = 1e6;
+static const double wait_least_us = 3000.0, unknown_wait_us = 1e5;
 
 static double now_us(void)
 {
@@ -129,6 +129,14 @@ static cl_int measure(struct launcher *launcher, struct probe *probe, int *best_
     return code;
 }
 
+/* Groups can meet, but the machine is too busy now to let them: begin as if a step had just been given up. */
+static void start_disturbed(struct launcher *launcher)
+{
+    launcher->one_launch = true;
+    for (int bucket = 0; bucket < LAUNCHER_BUCKETS; bucket++)
+        launcher->calm[bucket].each_left = launcher->calm[bucket].backoff = EACH_STEPS_FIRST;
+}
+
 enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl_program program, char *reason,
                                size_t reason_size, struct npu_error *error)
 {
@@ -164,9 +172,11 @@ enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl
         return failed(error, "the barrier probe", code);
     if (good < 0)
         snprintf(reason, reason_size, "the probe's groups did not see each other's data");
+    else if (good == 0)
+        snprintf(reason, reason_size, "the probe's groups never met");
     else if (good < PROBE_ROUNDS)
-        snprintf(reason, reason_size, "the probe's groups did not run together (%d of %d rounds)", good, PROBE_ROUNDS);
-    else if (launcher->barrier_us > barrier_limit_us)
+        start_disturbed(launcher);
+    else if (good == PROBE_ROUNDS && launcher->barrier_us > barrier_limit_us)
         snprintf(reason, reason_size, "a barrier takes %.1f us", launcher->barrier_us);
     else
         launcher->one_launch = true;

@@ -11,6 +11,7 @@
 #include "npu/opencl/device_buffer.h"
 
 enum launch_mode { LAUNCH_ONE, LAUNCH_EACH };
+enum { LAUNCHER_BUCKETS = 9 }; /* 1, 2, 4 ... 256 rows */
 
 /* Step times of one bucket, and when to try one launch again after another process took a core. */
 struct launch_calm {
@@ -29,7 +30,7 @@ struct launcher {
     double spins_per_us;
     double barrier_us;
     uint64_t switches; /* to one op a launch, since start */
-    struct launch_calm calm[9]; /* per bucket */
+    struct launch_calm calm[LAUNCHER_BUCKETS];
 };
 
 enum { ARGUMENT_TABLE, ARGUMENT_FIRST, ARGUMENT_LAST, ARGUMENT_SYNC, ARGUMENT_SPIN_LIMIT, ARGUMENT_INPUT, ARGUMENT_ARENA,
@@ -44,7 +45,7 @@ enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl
 enum npu_status launcher_run(struct launcher *launcher, int kind, int first, int last, size_t lanes, double wait_us,
                              struct npu_error *error);
 
-/* How long the workers of a step in one launch may wait for each other: a second where nothing is known yet, else about as
+/* How long the workers of a step in one launch may wait for each other: a tenth of a second where nothing is known yet, else about as
  * long as the step usually takes, so that a step that meets a busy core costs little before it runs one op a launch. */
 double launcher_wait_us(const struct launcher *launcher, int bucket);
 

@@ -12,7 +12,7 @@
 #include "npu/gguf.h"
 #include "npu/opencl/weights.h"
 
-enum { RESULT_HEAD = 16, N_BUCKETS = 9 };
+enum { RESULT_HEAD = 16 };
 
 static double now_us(void)
 {
@@ -425,7 +425,7 @@ static enum npu_status warm_up(struct opencl_executor *executor, struct npu_erro
         }
     }
     executor->launcher.one_launch = one_launch;
-    for (int bucket = 0; bucket < N_BUCKETS; bucket++) {
+    for (int bucket = 0; bucket < LAUNCHER_BUCKETS; bucket++) {
         struct launch_calm *calm = &executor->launcher.calm[bucket];
         calm->each_left = calm->backoff = 0;
         if (calm->usual_us == 0 && bucket > 0)

@@ -152,10 +152,10 @@ enum npu_status program_build(struct program *program, cl_context context, const
     char build_options[256];
     snprintf(build_options, sizeof build_options,
              "-cl-std=%s -DWEIGHT_SEGMENTS=%d -DKV_SEGMENTS=%d -DMAX_HEAD_SIZE=%d -DKV_HALF=%d -DONE_LAUNCH=%d "
-             "-DROWS_PER_PASS=%d -DLAYOUTS=%u",
+             "-DROWS_PER_PASS=%d -DLAYOUTS=%u -DHAS_FMA=%d",
              options->one_launch ? "CL3.0" : "CL1.2", options->weight_segments, options->kv_segments,
              options->max_head_size, options->kv_half, options->one_launch, profile->rows_per_pass,
-             options->layouts);
+             options->layouts, profile->fma);
     program->key = program_key(texts, n, build_options, profile);
 
     char path[1024] = "";

@@ -203,8 +203,8 @@ def test_penalties_change_a_repeating_text(client):
     plain = create(client, prompt, max_tokens=24).choices[0].text
     assert create(client, prompt, max_tokens=24, extra_body={"repeat_penalty": 1.8}).choices[0].text != plain
     assert create(client, prompt, max_tokens=24, frequency_penalty=2).choices[0].text != plain
-    plain = create(client, CHAT, max_tokens=60).choices[0].text
-    assert create(client, CHAT, max_tokens=60, presence_penalty=2).choices[0].text != plain
+    plain = create(client, "Once upon a time", max_tokens=60).choices[0].text
+    assert create(client, "Once upon a time", max_tokens=60, presence_penalty=2).choices[0].text != plain
 
 
 def test_logit_bias_forces_and_forbids(client):

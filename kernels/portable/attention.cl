@@ -155,11 +155,17 @@ static inline void attend(const struct context *c, __global const struct op_entr
     }
 }
 
-/* All row-heads of a tile (rows x the query heads of one KV head), one split. */
-static inline void attend_tile(const struct context *c, __global const struct op_entry *e, int first_row, int n_rows,
-                               int kv_head, int split, int walked)
+/* Units along the heads: a KV head with all its query heads, or (work-items with a unit each) a query head. */
+static inline int unit_heads(__global const struct op_entry *e)
 {
-    int per_kv = e->n_heads / e->kv_heads;
+    return ROWS_PER_PASS == 1 ? e->n_heads : e->kv_heads;
+}
+
+/* All row-heads of a tile: rows times the query heads of one group, one split. */
+static inline void attend_tile(const struct context *c, __global const struct op_entry *e, int first_row, int n_rows,
+                               int group, int split, int walked)
+{
+    int per_unit = e->n_heads / unit_heads(e), kv_head = group / (unit_heads(e) / e->kv_heads);
     struct row_head heads[4];
     int n = 0;
     for (int row = first_row; row < first_row + n_rows; row++) {
@@ -167,7 +173,7 @@ static inline void attend_tile(const struct context *c, __global const struct op
         int begin = words[e->flags & FLAG_SLIDING ? ROW_BEGIN_SLIDING : ROW_BEGIN_FULL], end = words[ROW_END];
         if (split < begin / SPLIT_TOKENS || split * SPLIT_TOKENS >= end)
             continue;
-        for (int head = kv_head * per_kv; head < (kv_head + 1) * per_kv; head++) {
+        for (int head = group * per_unit; head < (group + 1) * per_unit; head++) {
             heads[n].row = row;
             heads[n].head = head;
             heads[n].begin = begin;
@@ -187,12 +193,12 @@ static void op_attention(const struct context *c, __global const struct op_entry
     int tiles = c->input[INPUT_N_TILES + e->row_set], split_units = c->input[INPUT_SPLIT + e->row_set];
     int splits = split_units ? e->splits : 1;
     __global const int *list = c->input + INPUT_TILES + e->row_set * INPUT_MAX_ROWS;
-    int units = tiles * e->kv_heads * splits;
+    int groups = unit_heads(e), units = tiles * groups * splits;
     for (int unit = c->worker; unit < units; unit += c->workers) {
-        int tile = list[unit / (e->kv_heads * splits)], kv_head = unit / splits % e->kv_heads;
+        int tile = list[unit / (groups * splits)], group = unit / splits % groups;
         int first_row = tile >> 16, n_rows = tile & 0xffff;
         if (split_units) {
-            attend_tile(c, e, first_row, n_rows, kv_head, unit % splits, 0);
+            attend_tile(c, e, first_row, n_rows, group, unit % splits, 0);
             continue;
         }
         int last = row_words(c, e, first_row + n_rows - 1)[ROW_END];
@@ -200,7 +206,7 @@ static void op_attention(const struct context *c, __global const struct op_entry
             last = max(last, row_words(c, e, row)[ROW_END]);
         int begin = row_words(c, e, first_row)[e->flags & FLAG_SLIDING ? ROW_BEGIN_SLIDING : ROW_BEGIN_FULL];
         for (int split = begin / SPLIT_TOKENS; split * SPLIT_TOKENS < last; split++)
-            attend_tile(c, e, first_row, n_rows, kv_head, split, 1);
+            attend_tile(c, e, first_row, n_rows, group, split, 1);
     }
 }
 

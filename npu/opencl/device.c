@@ -9,6 +9,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "kernels/op_entry.h"
+
 enum { MAX_PLATFORMS = 16 };
 
 const char *opencl_error_name(cl_int code)
@@ -130,18 +132,16 @@ static void fill_profile(struct device_profile *profile, cl_platform_id platform
                 CL_VERSION_MAJOR(version) >= 3;
     profile->atomics = is_3 && has_feature(id, "__opencl_c_atomic_order_acq_rel") &&
                        has_feature(id, "__opencl_c_atomic_scope_device");
-    /* Rusticl's compiler takes minutes for the unrolled code; on GPUs one row a lane gives more lanes. */
-    profile->rows_per_pass = profile->is_cpu && !rusticl ? 4 : 1;
-    if (profile->is_cpu) {
-        int cpus = device_host_cpus();
-        profile->workers = (int)units < cpus ? (int)units : cpus;
-        profile->local_size = 1;
-    } else {
-        size_t largest = 64;
-        clGetDeviceInfo(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof largest, &largest, NULL);
-        profile->local_size = largest < 64 ? (int)largest : 64;
-        profile->workers = (int)units;
-    }
+    /* Mesa's llvmpipe is a CPU that wants to be treated like a GPU: it runs neighbouring work-items as the lanes of a vector,
+     * and ends any work-item quietly after 65,535 rounds of its loops. */
+    profile->spread = !profile->is_cpu || rusticl;
+    profile->rows_per_pass = profile->spread ? 1 : 4;
+    profile->tile_rows = profile->spread ? 1 : TILE_ROWS;
+    int cpus = device_host_cpus();
+    profile->workers = profile->is_cpu && cpus < (int)units ? cpus : (int)units;
+    size_t largest = 1, wanted = !profile->spread ? 1 : profile->is_cpu ? 8 : 64;
+    clGetDeviceInfo(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof largest, &largest, NULL);
+    profile->local_size = (int)(largest < wanted ? largest : wanted);
 }
 
 static enum npu_status no_device(cl_int code, int n_platforms, struct npu_error *error)

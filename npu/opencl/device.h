@@ -25,7 +25,9 @@ struct device_profile {
     size_t max_allocation, global_memory;
     int workers; /* groups that run at once: the smallest of compute units, CPUs in the affinity mask and the cgroup quota */
     bool fma; /* fused multiply-add in hardware */
-    int rows_per_pass; /* rows that share unpacked weights and K/V loads: 4, or 1 where compilers choke on that code */
+    bool spread;       /* work-items take a unit each (GPUs, llvmpipe); else one work-item a group takes a share of all */
+    int rows_per_pass; /* rows that share unpacked weights and K/V loads: 4, or 1 where units are spread */
+    int tile_rows;     /* rows of a run that are one unit of attention */
     int local_size; /* work-items per group: 1 on CPU drivers, which run a group on one thread */
 };
 

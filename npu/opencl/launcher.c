@@ -144,8 +144,8 @@ enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl
     launcher->one_launch = false;
     launcher->spins_per_us = 1;
     reason[0] = '\0';
-    if (!profile->is_cpu || profile->workers > 256) {
-        snprintf(reason, reason_size, "a device of thousands of lanes");
+    if (profile->spread || profile->workers > 256) {
+        snprintf(reason, reason_size, "its units are spread over work-items");
         return NPU_OK;
     }
     if (profile->atomics && profile->workers == 1) { /* nobody to meet */

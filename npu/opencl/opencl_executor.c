@@ -55,7 +55,7 @@ static cl_int write_lookup(struct opencl_executor *executor, const struct step *
 enum npu_status opencl_executor_upload(struct opencl_executor *executor, const struct step *step, struct npu_error *error)
 {
     const struct plan *plan = executor->plan;
-    step_input_fill(plan, step, ++executor->stamp, executor->input_words, &executor->shape);
+    step_input_fill(plan, step, executor->profile.tile_rows, ++executor->stamp, executor->input_words, &executor->shape);
     cl_mem input = executor->input.memory;
     cl_int code = clEnqueueWriteBuffer(executor->queue, input, CL_FALSE, 0, (size_t)executor->shape.used_words * 4,
                                        executor->input_words, 0, NULL, NULL);
@@ -77,10 +77,10 @@ enum npu_status opencl_executor_upload(struct opencl_executor *executor, const s
     return code == CL_SUCCESS ? NPU_OK : failed(error, "clEnqueueWriteBuffer", code);
 }
 
-/* Work-items for a launch: one per worker on CPU drivers, else as many as the entry has units. */
+/* Work-items for a launch: one per worker, or as many as the entry has units. */
 static size_t entry_lanes(const struct opencl_executor *executor, int entry)
 {
-    if (executor->profile.is_cpu)
+    if (!executor->profile.spread)
         return (size_t)executor->profile.workers;
     int units = plan_entry_units(executor->plan, entry, 1 << bucket_of(executor->shape.n_rows),
                                  executor->shape.n_returning == 0 ? 0 : 1 << bucket_of(executor->shape.n_returning));
@@ -373,7 +373,7 @@ static enum npu_status create_kernels(struct opencl_executor *executor, struct n
                                       .kv_segments = segments_argument(executor->n_kv_segments),
                                       .max_head_size = executor->plan->max_head_size,
                                       .kv_half = executor->options.kv_half,
-                                      .one_launch = executor->profile.atomics && executor->profile.is_cpu,
+                                      .one_launch = executor->profile.atomics && !executor->profile.spread,
                                       .x86_kernels = executor->profile.x86_kernels};
     for (int i = 0; i < executor->plan->n_weights; i++)
         options.layouts |= 1u << executor->plan->weights[i].layout;

@@ -697,7 +697,7 @@ int plan_entry_units(const struct plan *plan, int entry, int rows, int returning
     case ENTRY_ATTENTION_MERGE:
         return n * e->n_heads;
     case ENTRY_ATTENTION:
-        return n <= SPLIT_ROWS ? n * e->kv_heads * e->splits : n * e->kv_heads;
+        return n <= SPLIT_ROWS ? n * e->n_heads * e->splits : n * e->n_heads;
     case ENTRY_NORM:
         return n * e->n_heads;
     case ENTRY_GATED:

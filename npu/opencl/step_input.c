@@ -3,14 +3,15 @@
 #include <string.h>
 
 /* Runs of rows of one table, cut into tiles. indices: the set's rows in the step, or NULL for all. */
-static void fill_tiles(const struct step *step, const int *indices, int n, int set, int32_t *words)
+static void fill_tiles(const struct step *step, const int *indices, int n, int set, int tile_rows,
+                       int32_t *words)
 {
     int32_t *tiles = words + INPUT_TILES + set * INPUT_MAX_ROWS;
     int n_tiles = 0;
     bool single = true;
     for (int first = 0; first < n;) {
         int table = step->rows[indices ? indices[first] : first].table, end = first + 1;
-        while (end < n && end - first < TILE_ROWS && step->rows[indices ? indices[end] : end].table == table)
+        while (end < n && end - first < tile_rows && step->rows[indices ? indices[end] : end].table == table)
             end++;
         tiles[n_tiles++] = first << 16 | (end - first);
         single = single && end - first == 1;
@@ -21,8 +22,8 @@ static void fill_tiles(const struct step *step, const int *indices, int n, int s
     words[INPUT_SPLIT + set] = single && n_tiles <= SPLIT_ROWS;
 }
 
-void step_input_fill(const struct plan *plan, const struct step *step, int32_t stamp, int32_t *words,
-                     struct step_shape *shape)
+void step_input_fill(const struct plan *plan, const struct step *step, int tile_rows, int32_t stamp,
+                     int32_t *words, struct step_shape *shape)
 {
     const struct model *model = plan->model;
     memset(words, 0, INPUT_ROWS * sizeof *words);
@@ -53,8 +54,8 @@ void step_input_fill(const struct plan *plan, const struct step *step, int32_t s
             rope_angles(rope, row->position, (float *)(words + plan->rope_offsets[r]) + i * rope->dims);
         }
     }
-    fill_tiles(step, NULL, step->n_rows, 0, words);
-    fill_tiles(step, shape->returning, shape->n_returning, 1, words);
+    fill_tiles(step, NULL, step->n_rows, 0, tile_rows, words);
+    fill_tiles(step, shape->returning, shape->n_returning, 1, tile_rows, words);
     for (int t = 0; t < step->n_tables; t++) {
         int n = step->tables[t].n_blocks < plan->table_words ? step->tables[t].n_blocks : plan->table_words;
         if (n > 0)

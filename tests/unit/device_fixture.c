@@ -45,6 +45,16 @@ void device_fixture_close(void)
     rmdir(cache_dir);
 }
 
+bool device_compiles_own_kernels(void)
+{
+    cl_int code;
+    cl_context context = clCreateContext(NULL, 1, &profile.id, NULL, NULL, &code);
+    assert_int_equal(code, CL_SUCCESS);
+    bool compiles = profile.is_cpu && device_compiles_x86(context, profile.id);
+    clReleaseContext(context);
+    return compiles;
+}
+
 struct opencl_executor *device_executor(const struct model *model, const struct device_variant *variant, int n_blocks,
                                         int max_context)
 {

@@ -21,6 +21,9 @@ struct device_variant {
 bool device_fixture_open(void);
 void device_fixture_close(void);
 
+/* Whether kernels of its own (x86) take the place of portable ones. */
+bool device_compiles_own_kernels(void);
+
 /* Fails the running test when the device does. */
 struct opencl_executor *device_executor(const struct model *model, const struct device_variant *variant, int n_blocks,
                                         int max_context);

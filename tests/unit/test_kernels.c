@@ -132,77 +132,85 @@ static void check_step(struct opencl_executor *executor, const struct step *step
 static void check_variant(const struct model *model, const struct device_variant *variant, const char *what)
 {
     struct opencl_executor *executor = device_executor(model, variant, N_TABLES * TABLE_BLOCKS, CONTEXT);
-    /* Where the driver takes no x86 kernels, the portable ones have been checked already. */
-    if (variant->portable || executor->profile.x86_kernels) {
-        device_fill_history(executor);
-        for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-            struct built_step built;
-            char name[256];
-            snprintf(name, sizeof name, "%s, %s kernels, K/V %s: %s", what, variant->portable ? "portable" : "x86",
-                     variant->kv_f32 ? "f32" : "f16", forms[i].name);
-            build_step(&built, &forms[i], &executor->base);
-            check_step(executor, &built.step, name);
-        }
+    device_fill_history(executor);
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        struct built_step built;
+        char name[256];
+        snprintf(name, sizeof name, "%s, %s kernels, K/V %s: %s", what,
+                 executor->profile.x86_kernels ? "x86" : "portable", variant->kv_f32 ? "f32" : "f16", forms[i].name);
+        build_step(&built, &forms[i], &executor->base);
+        check_step(executor, &built.step, name);
     }
     executor_destroy(&executor->base);
 }
 
-static void check_model(const struct random_model_config *config, bool kv_f32, size_t max_allocation, const char *what)
+static void check_model(const struct random_model_config *config, const struct device_variant *variant,
+                        const char *what)
 {
     struct random_model model;
     random_model_open(&model, config);
-    for (int portable = 1; portable >= 0; portable--) {
-        struct device_variant variant = {.portable = portable, .kv_f32 = kv_f32, .max_allocation = max_allocation};
-        check_variant(model.model, &variant, what);
-    }
+    check_variant(model.model, variant, what);
     random_model_close(&model);
 }
 
-/* ---- tests ---- */
+static void check_both_variants(const struct random_model_config *config, const char *what)
+{
+    check_model(config, &(struct device_variant){.portable = true}, what);
+    if (device_compiles_own_kernels())
+        check_model(config, &(struct device_variant){.portable = false}, what);
+}
+
+/* ---- tests: sizes are shared out, since each new combination of sizes and types is compiled ---- */
+
+struct geometry {
+    uint32_t head_size, n_heads, n_kv_heads;
+};
+
+static void set_geometry(struct random_model_config *config, const struct geometry *geometry)
+{
+    config->head_size = geometry->head_size;
+    config->n_heads = geometry->n_heads;
+    config->n_kv_heads = geometry->n_kv_heads;
+}
 
 static void every_tensor_type_is_right(void **state)
 {
     (void)state;
-    int n_types = 0;
+    static const struct geometry float_shapes[] = {{32, 1, 1}, {64, 3, 1}, {96, 5, 1}},
+                                 block_shapes[] = {{32, 4, 2}, {64, 8, 2}, {96, 6, 1}};
+    int n_floats = 0, n_blocks = 0, n_types = 0;
     for (uint32_t type = 0; type < 64; type++) {
         int layout, block = tensor_type_block_elements(type);
         if (!pack_layout(type, &layout))
             continue;
         struct random_model_config config = random_model_default;
-        config.n_heads = block == 256 ? 8 : 3;
-        config.n_kv_heads = block == 256 ? 2 : 1;
-        config.head_size = block == 1 ? 40 : 32;
+        set_geometry(&config, block == 1     ? &float_shapes[n_floats++ % 3]
+                              : block == 256 ? &(struct geometry){128, 8, 1}
+                                             : &block_shapes[n_blocks++ % 3]);
+        config.architecture = n_types % 2 ? "qwen3" : "llama";
         config.n_embd = block == 256 ? 256 : block == 32 ? 96 : 44;
         config.n_ff = block == 256 ? 512 : block == 32 ? 160 : 45;
         config.matrix_type = config.table_type = type;
-        config.biases = type % 2 == 0;
+        config.biases = n_types % 2;
         config.seed = type + 1;
-        check_model(&config, false, 0, tensor_type_name(type));
+        check_both_variants(&config, tensor_type_name(type));
         n_types++;
     }
     assert_true(n_types >= 7);
 }
 
-static void every_head_geometry_is_right(void **state)
+static void heads_of_other_sizes_are_right(void **state)
 {
     (void)state;
-    static const struct {
-        uint32_t head_size, n_heads, n_kv_heads;
-    } shapes[] = {{32, 1, 1}, {32, 4, 2},  {64, 3, 1},  {64, 8, 2},  {96, 5, 1},
-                  {96, 6, 1}, {128, 7, 1}, {128, 8, 1}, {256, 9, 1}, {40, 6, 2}};
+    static const struct geometry shapes[] = {{128, 7, 1}, {256, 9, 1}, {40, 6, 2}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         char what[96];
         struct random_model_config config = random_model_default;
-        config.architecture = i % 2 ? "qwen3" : "llama";
-        config.head_size = shapes[i].head_size;
-        config.n_heads = shapes[i].n_heads;
-        config.n_kv_heads = shapes[i].n_kv_heads;
+        set_geometry(&config, &shapes[i]);
         config.n_embd = 40;
         config.n_layers = 1;
-        config.seed = (uint32_t)i + 1;
-        snprintf(what, sizeof what, "%s with %u heads of %u over %u", config.architecture, config.n_heads,
-                 config.head_size, config.n_kv_heads);
-        check_model(&config, i % 3 == 0, 0, what);
+        snprintf(what, sizeof what, "%u heads of %u over %u", config.n_heads, config.head_size, config.n_kv_heads);
+        check_model(&config, &(struct device_variant){.kv_f32 = i == 0}, what);
     }
 }
 
@@ -217,7 +225,7 @@ static void every_window_is_right(void **state)
         config.window = windows[i];
         config.matrix_type = i % 2 ? TENSOR_Q8_0 : TENSOR_F32;
         snprintf(what, sizeof what, "gemma3 with a window of %u", windows[i]);
-        check_model(&config, false, 0, what);
+        check_both_variants(&config, what);
     }
 }
 
@@ -232,12 +240,12 @@ static void mixed_types_and_biases_are_right(void **state)
     config.mixed_types = true;
     config.down_type = TENSOR_F16;
     config.table_type = TENSOR_BF16;
-    check_model(&config, false, 0, "qwen2 of Q4_0, F16 and BF16 with biases");
+    check_model(&config, &(struct device_variant){0}, "qwen2 of Q4_0, F16 and BF16 with biases");
     config.matrix_type = TENSOR_F32;
     config.down_type = TENSOR_Q8_0;
     config.table_type = TENSOR_Q4_1;
     config.untied = false;
-    check_model(&config, true, 0, "qwen2 of F32, Q8_0 and Q4_1 with biases");
+    check_model(&config, &(struct device_variant){.kv_f32 = true}, "qwen2 of F32, Q8_0 and Q4_1 with biases");
 }
 
 static void the_choice_of_tokens_is_right_among_equal_logits(void **state)
@@ -251,7 +259,7 @@ static void the_choice_of_tokens_is_right_among_equal_logits(void **state)
         config.n_vocab = sizes[i];
         config.table_period = i % 2 ? 1000 : 7;
         snprintf(what, sizeof what, "a vocabulary of %u with equal rows", config.n_vocab);
-        check_model(&config, false, 0, what);
+        check_both_variants(&config, what);
     }
 }
 
@@ -262,12 +270,12 @@ static void weights_and_kv_in_several_buffers_are_right(void **state)
     config.matrix_type = TENSOR_Q8_0;
     config.n_layers = 3;
     /* A block is 49,152 bytes of K/V, all 512 of them 24 MiB. */
-    check_model(&config, false, 13 << 20, "K/V in two buffers");
-    check_model(&config, true, 13 << 20, "K/V in four buffers");
+    check_model(&config, &(struct device_variant){.max_allocation = 13 << 20}, "K/V in two buffers");
+    check_model(&config, &(struct device_variant){.kv_f32 = true, .max_allocation = 13 << 20}, "K/V in four buffers");
     config.n_ff = 4096;
     config.n_embd = 1024;
     config.n_layers = 1;
-    check_model(&config, false, 8 << 20, "weights and K/V in several buffers");
+    check_model(&config, &(struct device_variant){.max_allocation = 8 << 20}, "weights and K/V in several buffers");
 }
 
 /* Runs n tokens at positions first ... of one table and gives the logits of the last. */
@@ -343,7 +351,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tensor_type_is_right),
-        cmocka_unit_test(every_head_geometry_is_right),
+        cmocka_unit_test(heads_of_other_sizes_are_right),
         cmocka_unit_test(every_window_is_right),
         cmocka_unit_test(mixed_types_and_biases_are_right),
         cmocka_unit_test(the_choice_of_tokens_is_right_among_equal_logits),

@@ -83,8 +83,8 @@ def test_bad_requests_between_good_ones(npud):
         assert {answer.result() for answer in good} == {expected}
 
 
-def test_both_listen_addresses_and_kv_shortage(start):
-    """A pool for two sessions serves eight clients, one after the other if need be."""
+def test_short_kv_memory_makes_requests_wait(start):
+    """A pool for a few sessions serves eight clients, one after the other if need be."""
     npud = start("--context", "128", "--kv-memory", "8M")
     alone = [npud.text(prompt, max_tokens=24) for prompt in PROMPTS]
     assert texts_at_once(npud, PROMPTS, max_tokens=24) == alone

@@ -179,6 +179,12 @@ void connection_write(struct http_connection *connection, const uv_buf_t *buffer
     arm(connection);
 }
 
+void connection_await_drain(struct http_connection *connection)
+{
+    connection->request->drain_began_ms = now_ms(connection);
+    arm(connection);
+}
+
 /* ---- ending requests and connections ---- */
 
 static void on_shut(uv_shutdown_t *shutdown, int status)
@@ -273,10 +279,28 @@ static void answer_error(struct http_connection *connection, const struct api_er
     http_response_send_error(request, error);
 }
 
-static bool is_json(const char *content_type)
+static bool is_type(const char *content_type, const char *wanted)
 {
     size_t length = strcspn(content_type, "; \t");
-    return length == strlen("application/json") && strncasecmp(content_type, "application/json", length) == 0;
+    return length == strlen(wanted) && strncasecmp(content_type, wanted, length) == 0;
+}
+
+static bool check_body(const struct http_head *head, enum http_body body, struct api_error *error)
+{
+    if (body == HTTP_BODY_NONE || (body == HTTP_BODY_OPTIONAL_JSON && !head->chunked && head->content_length == 0))
+        return true;
+    if (!head->has_length)
+        return api_error_set(error, API_ERROR_LENGTH_REQUIRED, NULL,
+                             "a body is required: send Content-Length or Transfer-Encoding: chunked");
+    const char *type = http_head_find(head, "content-type"), *coding = http_head_find(head, "content-encoding");
+    const char *wanted = body == HTTP_BODY_FILE ? "application/octet-stream" : "application/json";
+    if (type != NULL && type[0] != '\0' && !is_type(type, wanted))
+        return api_error_set(error, API_ERROR_UNSUPPORTED_MEDIA_TYPE, NULL, "Content-Type must be %s, not %.100s",
+                             wanted, type);
+    if (coding != NULL && strcasecmp(coding, "identity") != 0)
+        return api_error_set(error, API_ERROR_UNSUPPORTED_MEDIA_TYPE, NULL,
+                             "Content-Encoding %.100s is not supported; send the body as it is", coding);
+    return true;
 }
 
 /* What can be said of a request by its head alone. */
@@ -294,19 +318,7 @@ static bool check_route(struct http_connection *connection, struct api_error *er
     if (match->route == NULL)
         return api_error_set(error, API_ERROR_METHOD_NOT_ALLOWED, NULL, "%s is not served at %.200s; use %s",
                              head->method, head->path, match->allow);
-    if (match->route->body == HTTP_BODY_NONE)
-        return true;
-    if (!head->has_length)
-        return api_error_set(error, API_ERROR_LENGTH_REQUIRED, NULL,
-                             "a body is required: send Content-Length or Transfer-Encoding: chunked");
-    const char *type = http_head_find(head, "content-type"), *coding = http_head_find(head, "content-encoding");
-    if (type != NULL && type[0] != '\0' && !is_json(type))
-        return api_error_set(error, API_ERROR_UNSUPPORTED_MEDIA_TYPE, NULL,
-                             "Content-Type must be application/json, not %.100s", type);
-    if (coding != NULL && strcasecmp(coding, "identity") != 0)
-        return api_error_set(error, API_ERROR_UNSUPPORTED_MEDIA_TYPE, NULL,
-                             "Content-Encoding %.100s is not supported; send the body as it is", coding);
-    return true;
+    return check_body(head, match->route->body, error);
 }
 
 static void on_head(struct http_connection *connection, size_t bytes_left)
@@ -321,7 +333,11 @@ static void on_head(struct http_connection *connection, size_t bytes_left)
         answer_error(connection, &error, true);
         return;
     }
-    if (head->expects_continue && bytes_left == 0) {
+    struct http_server *server = connection->server;
+    const struct http_route *route = connection->match.route;
+    if (route != NULL && route->body == HTTP_BODY_FILE)
+        http_parser_set_body_limit(&connection->parser, server->large_body_bytes, &server->large_budget);
+    if (head->expects_continue && bytes_left == 0 && head->content_length <= connection->parser.body_limit) {
         uv_buf_t interim = uv_buf_init((char *)"HTTP/1.1 100 Continue\r\n\r\n", 25);
         connection_write(connection, &interim, 1);
     }
@@ -536,6 +552,10 @@ static uint64_t next_deadline(struct http_connection *connection)
     else if (connection->state == CONNECTION_HANDLING && !connection->reading && !connection->is_unix)
         deadline = connection->probe_ms + HTTP_PROBE_MS;
 
+    const struct http_request *request = connection->request;
+    uint64_t write_timeout_ms = connection->server->options.write_timeout_ms;
+    if (request != NULL && request->on_drained != NULL && request->drain_began_ms + write_timeout_ms < deadline)
+        deadline = request->drain_began_ms + write_timeout_ms;
     size_t queued = connection_queued(connection);
     uint64_t taken = connection->written_bytes - queued;
     if (queued == 0) {
@@ -546,8 +566,17 @@ static uint64_t next_deadline(struct http_connection *connection)
         connection->stall_ms = now_ms(connection);
         connection->stall_bytes = taken;
     }
-    uint64_t stalled = connection->stall_ms + connection->server->options.write_timeout_ms;
+    uint64_t stalled = connection->stall_ms + write_timeout_ms;
     return stalled < deadline ? stalled : deadline;
+}
+
+/* The client has taken nothing, or too little of what the handler waits for, for as long as may be. */
+static bool is_unread(const struct http_connection *connection)
+{
+    const struct http_request *request = connection->request;
+    uint64_t now = now_ms(connection), timeout_ms = connection->server->options.write_timeout_ms;
+    return (connection->stall_ms != 0 && now >= connection->stall_ms + timeout_ms) ||
+           (request != NULL && request->on_drained != NULL && now >= request->drain_began_ms + timeout_ms);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -561,14 +590,14 @@ static void on_timer(uv_timer_t *timer)
         arm(connection);
         return;
     }
-    uint64_t now = now_ms(connection);
-    if (next_deadline(connection) > now) {
+    if (next_deadline(connection) > now_ms(connection)) {
         arm(connection);
         return;
     }
-    bool stalled =
-        connection->stall_ms != 0 && now >= connection->stall_ms + connection->server->options.write_timeout_ms;
-    if (stalled || connection->state == CONNECTION_LINGERING) {
+    bool unread = is_unread(connection);
+    if (unread || connection->state == CONNECTION_LINGERING) {
+        if (connection->request != NULL)
+            connection->request->unread = unread;
         connection_close(connection);
     } else if (connection->state == CONNECTION_HANDLING) {
         look_at_peer(connection);

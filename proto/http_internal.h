@@ -61,13 +61,16 @@ struct http_request {
     bool head_only, begun, streamed, chunked, close;
     char *extra; /* header lines */
     size_t extra_length;
-    size_t body_charge; /* of the server's budget, for a body that the handler has taken */
+    size_t body_charge; /* of the budget, for a body that the handler has taken */
+    struct http_budget *body_budget;
     const char *probe;
     void (*on_gone)(void *context);
     void *gone_context;
     void (*on_drained)(void *context);
     void *drained_context;
     size_t drained_bytes;
+    uint64_t drain_began_ms;
+    bool unread; /* closed because the client did not read */
 };
 
 struct http_listener {
@@ -86,7 +89,8 @@ struct http_server {
     uv_loop_t *loop;
     struct http_server_options options;
     struct http_parser_limits limits;
-    struct http_budget budget;
+    struct http_budget budget, large_budget;
+    size_t large_body_bytes;
     struct http_router router;
     struct http_listener *listeners[HTTP_MAX_LISTENERS];
     int n_listeners, n_open_listeners;
@@ -106,6 +110,8 @@ void connection_close(struct http_connection *connection);
 /* Copies what the kernel does not take at once. */
 void connection_write(struct http_connection *connection, const uv_buf_t *buffers, int n_buffers);
 size_t connection_queued(const struct http_connection *connection);
+/* The request's on_drained has been set: its time begins. */
+void connection_await_drain(struct http_connection *connection);
 /* The request's answer is complete: frees the request and goes on with the connection. */
 void connection_request_end(struct http_connection *connection);
 bool connection_is_idle(const struct http_connection *connection);

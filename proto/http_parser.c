@@ -102,7 +102,10 @@ static bool reserve_body(struct http_parser *parser, size_t length)
     size_t capacity = parser->body_capacity != 0 ? parser->body_capacity : FIRST_BODY_BYTES;
     while (capacity < needed)
         capacity *= 2;
-    if (parser->budget != NULL && capacity - parser->body_capacity > parser->budget->limit - parser->budget->used) {
+    if (capacity > parser->body_limit)
+        capacity = parser->body_limit + 1;
+    struct http_budget *budget = parser->body_budget;
+    if (budget != NULL && capacity - parser->body_capacity > budget->limit - budget->used) {
         fail(parser, API_ERROR_OVERLOADED, "too many request bodies at once; try again later");
         return false;
     }
@@ -111,20 +114,25 @@ static bool reserve_body(struct http_parser *parser, size_t length)
         fail(parser, API_ERROR_OUT_OF_MEMORY, "not enough memory for the request body");
         return false;
     }
-    if (parser->budget != NULL)
-        parser->budget->used += capacity - parser->body_capacity;
+    if (budget != NULL)
+        budget->used += capacity - parser->body_capacity;
     parser->body = grown;
     parser->body_capacity = capacity;
     return true;
 }
 
+static enum http_parser_result refuse_long_body(struct http_parser *parser)
+{
+    api_error_set(&parser->error, API_ERROR_BODY_TOO_LARGE, NULL, "the request body may have at most %zu bytes",
+                  parser->body_limit);
+    return fail(parser, API_ERROR_BODY_TOO_LARGE, "");
+}
+
 static int on_body(llhttp_t *llhttp, const char *at, size_t length)
 {
     struct http_parser *parser = llhttp->data;
-    if (length > parser->limits.body_bytes - parser->body_length) {
-        api_error_set(&parser->error, API_ERROR_BODY_TOO_LARGE, NULL, "the request body may have at most %zu bytes",
-                      parser->limits.body_bytes);
-        parser->stage = STAGE_FAILED;
+    if (length > parser->body_limit - parser->body_length) {
+        refuse_long_body(parser);
         return HPE_USER;
     }
     if (!reserve_body(parser, length))
@@ -154,8 +162,8 @@ static int on_message_complete(llhttp_t *llhttp)
 
 static void release_body(struct http_parser *parser)
 {
-    if (parser->budget != NULL)
-        parser->budget->used -= parser->body_capacity;
+    if (parser->body_budget != NULL)
+        parser->body_budget->used -= parser->body_capacity;
     free(parser->body);
     parser->body = NULL;
     parser->body_capacity = 0;
@@ -169,6 +177,7 @@ void http_parser_init(struct http_parser *parser, const struct http_parser_limit
     memset(parser, 0, sizeof *parser);
     parser->limits = *limits;
     parser->budget = budget;
+    parser->body_budget = budget;
     llhttp_settings_init(&parser->settings);
     parser->settings.on_url = on_url;
     parser->settings.on_header_field = on_header_field;
@@ -203,9 +212,17 @@ void http_parser_next(struct http_parser *parser)
     parser->llhttp.data = parser;
     parser->stage = STAGE_HEAD;
     parser->reusable = true;
+    parser->body_limit = parser->limits.body_bytes;
+    parser->body_budget = parser->budget;
     parser->head_length = parser->line_length = parser->target_length = parser->framing_bytes = 0;
     parser->n_lines = parser->n_empty_lines = 0;
     parser->after_cr = parser->headers_complete = parser->message_complete = false;
+}
+
+void http_parser_set_body_limit(struct http_parser *parser, size_t bytes, struct http_budget *budget)
+{
+    parser->body_limit = bytes;
+    parser->body_budget = budget;
 }
 
 bool http_parser_is_idle(const struct http_parser *parser)
@@ -233,7 +250,7 @@ char *http_parser_take_body(struct http_parser *parser, size_t *ret_length, size
     if (body == NULL)
         body = calloc(1, 1);
     *ret_length = parser->body_length;
-    *ret_charge = parser->budget != NULL ? parser->body_capacity : 0;
+    *ret_charge = parser->body_budget != NULL ? parser->body_capacity : 0;
     parser->body = NULL;
     parser->body_capacity = parser->body_length = 0;
     return body;
@@ -323,12 +340,6 @@ static enum http_parser_result check_head(struct http_parser *parser)
         return fail(parser, API_ERROR_MALFORMED, "Content-Length is given more than once");
     if (!split_target(head))
         return fail(parser, API_ERROR_MALFORMED, "the request target must be a path that begins with '/'");
-    if (head->content_length > parser->limits.body_bytes) {
-        api_error_set(&parser->error, API_ERROR_BODY_TOO_LARGE, NULL, "the request body may have at most %zu bytes",
-                      parser->limits.body_bytes);
-        parser->stage = STAGE_FAILED;
-        return HTTP_PARSER_ERROR;
-    }
     const char *expectation = http_head_find(head, "expect");
     if (expectation != NULL && head->minor == 1) {
         if (strcasecmp(expectation, "100-continue") != 0)
@@ -451,6 +462,8 @@ static enum http_parser_result feed_head(struct http_parser *parser, const char 
 static enum http_parser_result feed_body(struct http_parser *parser, const char *data, size_t length,
                                          size_t *ret_consumed)
 {
+    if (parser->head.content_length > parser->body_limit)
+        return refuse_long_body(parser);
     if (length > 0 && !parser->message_complete) {
         size_t body_before = parser->body_length;
         llhttp_errno_t result = llhttp_execute(&parser->llhttp, data, length);
@@ -468,7 +481,7 @@ static enum http_parser_result feed_body(struct http_parser *parser, const char 
         }
         parser->framing_bytes += *ret_consumed - (parser->body_length - body_before);
         /* Chunk sizes, extensions and trailers cost no memory, but they must come to an end. */
-        if (parser->framing_bytes > parser->limits.head_bytes + parser->limits.body_bytes)
+        if (parser->framing_bytes > parser->limits.head_bytes + parser->body_limit)
             return fail(parser, API_ERROR_MALFORMED, "the chunks of the request body are mostly framing");
     }
     if (!parser->message_complete)

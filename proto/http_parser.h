@@ -69,6 +69,8 @@ struct http_parser {
     llhttp_settings_t settings;
     struct http_parser_limits limits;
     struct http_budget *budget;
+    size_t body_limit; /* of this request, and where its body counts */
+    struct http_budget *body_budget;
     int stage;
     char *head_text;
     size_t head_length, head_capacity, line_length, target_length;
@@ -85,6 +87,9 @@ void http_parser_clear(struct http_parser *parser);
 /* Makes ready for the next request of the connection. */
 void http_parser_next(struct http_parser *parser);
 
+/* At HTTP_PARSER_HEAD: another limit and another budget (or NULL) for the body of this request. */
+void http_parser_set_body_limit(struct http_parser *parser, size_t bytes, struct http_budget *budget);
+
 enum http_parser_result http_parser_feed(struct http_parser *parser, const char *data, size_t length,
                                          size_t *ret_consumed);
 
@@ -97,7 +102,7 @@ bool http_parser_in_head(const struct http_parser *parser);
 const char *http_head_find(const struct http_head *head, const char *name);
 
 /* Hands the body (malloc'ed, never NULL after success; empty without a body) to the caller, and with it what it counts
- * in the budget: the caller subtracts *ret_charge when the body is gone. NULL when memory is out. */
+ * in body_budget: the caller subtracts *ret_charge from it when the body is gone. NULL when memory is out. */
 char *http_parser_take_body(struct http_parser *parser, size_t *ret_length, size_t *ret_charge);
 
 #endif

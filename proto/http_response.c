@@ -67,7 +67,8 @@ void request_destroy(struct http_request *request)
 {
     if (request == NULL)
         return;
-    request->connection->server->budget.used -= request->body_charge;
+    if (request->body_budget != NULL)
+        request->body_budget->used -= request->body_charge;
     free(request->extra);
     free(request);
 }
@@ -110,6 +111,7 @@ char *http_request_take_body(struct http_request *request, size_t *ret_length)
 {
     size_t charge = 0;
     char *body = http_parser_take_body(&request->connection->parser, ret_length, &charge);
+    request->body_budget = request->connection->parser.body_budget;
     request->body_charge += charge;
     return body;
 }
@@ -269,7 +271,13 @@ bool http_response_on_drained(struct http_request *request, size_t low_bytes, vo
     request->on_drained = on_drained;
     request->drained_context = context;
     request->drained_bytes = low_bytes;
+    connection_await_drain(request->connection);
     return true;
+}
+
+bool http_request_was_unread(const struct http_request *request)
+{
+    return request->unread;
 }
 
 void http_response_set_probe(struct http_request *request, const char *probe)

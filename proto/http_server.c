@@ -35,7 +35,14 @@ struct http_server *http_server_create(uv_loop_t *loop, const struct http_server
     server->limits.head_bytes = options->head_bytes;
     server->limits.body_bytes = options->body_bytes;
     server->budget.limit = options->total_body_bytes;
+    http_server_limit_files(server, options->body_bytes);
     return server;
+}
+
+void http_server_limit_files(struct http_server *server, size_t bytes)
+{
+    server->large_body_bytes = bytes;
+    server->large_budget.limit = bytes + 1; /* with the NUL behind it */
 }
 
 void http_server_destroy(struct http_server *server)

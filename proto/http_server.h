@@ -36,7 +36,8 @@ struct http_server_options {
     uint64_t body_timeout_ms; /* for the body, plus its length over body_bytes_per_s */
     uint64_t body_bytes_per_s; /* the slowest sender that is still waited for */
     uint64_t idle_timeout_ms; /* between requests of a connection */
-    uint64_t write_timeout_ms; /* without a byte taken by the client while some wait */
+    uint64_t write_timeout_ms; /* without a byte taken by the client while some wait; also the most that
+                                  http_response_on_drained waits */
     uint64_t linger_timeout_ms; /* silence for which a closing connection is still listened to */
     uint64_t linger_total_ms; /* at most, however much the client still sends */
     /* Called once an answer was begun, also for those the server gives itself; may be NULL. method and path are "-"
@@ -58,6 +59,8 @@ typedef void (*http_handler)(struct http_request *request, void *context);
 enum http_body {
     HTTP_BODY_NONE, /* a body is read and ignored */
     HTTP_BODY_JSON, /* a body must be declared (else 411) and be JSON by its Content-Type, if it has one (else 415) */
+    HTTP_BODY_OPTIONAL_JSON, /* the same, but there need be none */
+    HTTP_BODY_FILE, /* as HTTP_BODY_JSON, for application/octet-stream and with limits of its own */
 };
 
 /* Adds a route. pattern is a path whose segments in braces match anything, e.g. "/v1/sessions/{id}/fork"; method and
@@ -65,6 +68,9 @@ enum http_body {
  * False when memory is out. */
 bool http_server_route(struct http_server *server, const char *method, const char *pattern, enum http_body body,
                        http_handler handler, void *context);
+
+/* The limit for bodies of HTTP_BODY_FILE routes, each and all together; as those of other bodies until this is called. */
+void http_server_limit_files(struct http_server *server, size_t bytes);
 
 /* Starts listening on "ADDRESS:PORT" (numeric; IPv6 in brackets; port 0 lets the system choose) or "unix:PATH" (a stale
  * socket is replaced). On failure message says what is wrong. May be called several times. */
@@ -115,9 +121,13 @@ void http_response_abort(struct http_request *request);
 /* Bytes that the client's side has not taken yet. */
 size_t http_response_queued(const struct http_request *request);
 
-/* Calls on_drained once, when at most low_bytes are queued. False when that is so already (no call follows). */
+/* Calls on_drained once, when at most low_bytes are queued. False when that is so already (no call follows). A client
+ * that has not read so much within write_timeout_ms loses its connection, so that on_gone is called instead. */
 bool http_response_on_drained(struct http_request *request, size_t low_bytes, void (*on_drained)(void *context),
                               void *context);
+
+/* Inside on_gone: the connection was closed because the client did not read in time. */
+bool http_request_was_unread(const struct http_request *request);
 
 /* Content that a client ignores (a comment of server-sent events), to find out whether it is still there. The bytes
  * must outlive the request. */

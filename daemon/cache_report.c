@@ -9,6 +9,8 @@ const char *cache_source_name(enum cache_source source)
         return "resident";
     case CACHE_SOURCE_SHARED:
         return "shared";
+    case CACHE_SOURCE_DISK:
+        return "disk";
     }
     return "none";
 }
@@ -24,6 +26,8 @@ const char *cache_miss_name(enum cache_miss miss)
         return "differs";
     case CACHE_MISS_EVICTED:
         return "evicted";
+    case CACHE_MISS_DAMAGED:
+        return "damaged";
     }
     return "none";
 }

@@ -8,6 +8,7 @@ enum cache_source {
     CACHE_SOURCE_NONE, /* nothing was cached */
     CACHE_SOURCE_RESIDENT, /* the session itself went on */
     CACHE_SOURCE_SHARED, /* blocks of others were shared or copied */
+    CACHE_SOURCE_DISK, /* at least n_restored of it were read from the state folder */
 };
 
 /* Why less than the whole known history was cached. */
@@ -16,6 +17,7 @@ enum cache_miss {
     CACHE_MISS_FIRST_USE, /* no history is known that begins like this */
     CACHE_MISS_DIFFERS, /* the prompt parts from the history at differs_at */
     CACHE_MISS_EVICTED, /* the history was known but its blocks had been given up */
+    CACHE_MISS_DAMAGED, /* it was in the state folder, but could not be read */
 };
 
 struct cache_report {
@@ -25,9 +27,13 @@ struct cache_report {
     uint64_t source_id; /* the session that the prefix came from, as far as it is known; 0: none */
     enum cache_miss miss;
     int32_t differs_at; /* the first position that differs from that history; -1: none does */
+    int32_t n_restored; /* positions that were read from the state folder */
+    double restore_ms; /* what that took */
+    double recompute_ms; /* what computing them would have taken, by the measured rate; 0: nothing measured yet */
 };
 
-/* Words for logs and answers: "none", "resident", "shared"; "none", "first_use", "differs", "evicted". */
+/* Words for logs and answers: "none", "resident", "shared", "disk"; "none", "first_use", "differs", "evicted",
+ * "damaged". */
 const char *cache_source_name(enum cache_source source);
 const char *cache_miss_name(enum cache_miss miss);
 

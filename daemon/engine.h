@@ -15,16 +15,24 @@ struct executor;
 struct tokenizer;
 struct engine;
 struct engine_metrics;
+struct log;
 
 struct engine_options {
     int32_t context; /* positions per session */
     int parallel; /* generations that run at once; more wait */
     int step_target_ms; /* while anybody decodes */
     int queue; /* requests that may wait; more end with FAILURE_QUEUE_FULL; 0: any number */
+    /* Where sessions survive eviction and restart; made if it is not there, and used by one engine at a time. NULL: nothing
+     * is written or read. Only read by engine_create. */
+    const char *state_dir;
+    uint64_t state_max_bytes; /* of its files; the oldest sessions go first */
+    int checkpoint_interval_s; /* idle sessions that changed are written this often; 0: at eviction and at the end only */
+    const struct log *log; /* for what happens to the state folder; borrowed; NULL: silent */
 };
 
 /* Borrows executor and tokenizer (used only by the engine thread from now on; the tokenizer is immutable and shared).
- * Events are delivered on loop. Starts the thread. */
+ * Events are delivered on loop. Starts the thread. NPU_ERROR_SYSTEM or _INPUT when the state folder cannot be used at all;
+ * damaged files in it are no error: one log line each, and what they held is computed again. */
 enum npu_status engine_create(struct engine **ret_engine, const struct engine_options *options,
                               struct executor *executor, const struct tokenizer *tokenizer, uv_loop_t *loop,
                               struct npu_error *error);
@@ -51,7 +59,7 @@ struct engine_stats {
 void engine_stats_get(struct engine *engine, struct engine_stats *stats);
 void engine_metrics_get(struct engine *engine, struct engine_metrics *metrics);
 
-/* Loop thread. Cancels what is left, joins the thread, and calls on_closed once the uv handle is closed; the engine is
+/* Loop thread. Cancels what is left, saves the sessions that are kept in the state folder (which may take seconds), joins the thread, and calls on_closed once the uv handle is closed; the engine is
  * freed after that. Events that are still to come are delivered before on_closed. */
 void engine_close(struct engine *engine, void (*on_closed)(void *context), void *context);
 
@@ -63,7 +71,11 @@ enum engine_verb {
     ENGINE_TRUNCATE_SESSION, /* to n_tokens */
     ENGINE_PIN_SESSION,
     ENGINE_UNPIN_SESSION,
-    ENGINE_DELETE_SESSION,
+    ENGINE_DELETE_SESSION, /* from memory and from the state folder */
+    ENGINE_SAVE_SESSION, /* to the state folder, whatever its history; the answer comes when it is safe on disk */
+    ENGINE_EXPORT_SESSION, /* its bytes come through on_piece, then the answer; works beside a generation, too */
+    ENGINE_IMPORT_SESSION, /* data becomes a new session, named key or else as it was; the answer describes it: n_resident <
+                              n_tokens says that the rest (other numerics, no room) is computed when it is needed */
 };
 
 enum engine_answer {
@@ -71,7 +83,7 @@ enum engine_answer {
     ENGINE_ANSWER_UNKNOWN, /* no such session */
     ENGINE_ANSWER_BUSY, /* a generation is working in it */
     ENGINE_ANSWER_REFUSED, /* the message says what would be right */
-    ENGINE_ANSWER_FAILED, /* memory, or the engine is stopping */
+    ENGINE_ANSWER_FAILED, /* memory, the disk, an export that was given up, or the engine is stopping */
 };
 
 enum {
@@ -84,6 +96,7 @@ struct session_description {
     char id[SESSION_ID_BYTES];
     char *key; /* or NULL; owned by the request */
     bool busy, resident, pinned; /* resident: holds KV blocks */
+    bool on_disk; /* the state folder has it, perhaps as it was some turns ago */
     int32_t n_tokens, n_resident;
     int32_t blocks_own, blocks_shared;
     uint64_t bytes; /* of its blocks; shared ones count whole */
@@ -100,6 +113,12 @@ struct engine_request {
     char *key; /* owned, or NULL */
     void (*on_done)(struct engine_request *request, void *context); /* loop thread */
     void *context;
+    /* ENGINE_IMPORT_SESSION: the bytes of an export; malloc'ed, owned. */
+    void *data;
+    size_t data_length;
+    /* ENGINE_EXPORT_SESSION, loop thread: the next bytes, valid until engine_export_next is called, which may be later and
+     * must be before anything else happens. About a KV block each; together they are the file. */
+    void (*on_piece)(struct engine_request *request, const void *bytes, size_t length, void *context);
 
     /* The answer. Every verb but ENGINE_DELETE_SESSION describes the session as it is then. */
     enum engine_answer answer;
@@ -108,6 +127,7 @@ struct engine_request {
     int n_sessions;
 
     struct engine_request *next; /* the engine's */
+    void *export; /* the engine's */
 };
 
 struct engine_request *engine_request_create(enum engine_verb verb); /* NULL: no memory */
@@ -115,5 +135,9 @@ void engine_request_destroy(struct engine_request *request); /* NULL is fine */
 
 /* Loop thread. on_done is called exactly once, later. */
 void engine_ask(struct engine *engine, struct engine_request *request);
+
+/* Loop thread, once after each on_piece: the reader has taken it. go_on false: it wants no more; on_done still comes, with
+ * ENGINE_ANSWER_FAILED. */
+void engine_export_next(struct engine *engine, struct engine_request *request, bool go_on);
 
 #endif

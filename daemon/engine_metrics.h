@@ -36,6 +36,13 @@ struct engine_metrics {
     struct kv_pool_counters kv;
     int32_t sessions_busy, sessions_idle, sessions_evicted;
     uint64_t evictions;
+    /* The state folder. */
+    int32_t sessions_on_disk; /* whether resident or not */
+    uint64_t state_bytes, state_max_bytes;
+    uint64_t saves, failed_saves; /* of sessions, ever */
+    uint64_t restores, restored_tokens; /* requests that got tokens from disk, and those tokens */
+    uint64_t damaged_files; /* found since the start */
+    uint64_t written_bytes, read_bytes;
 };
 
 #endif

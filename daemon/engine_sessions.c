@@ -25,6 +25,7 @@ void engine_request_destroy(struct engine_request *request)
         free(request->sessions[i].key);
     free(request->sessions);
     free(request->key);
+    free(request->data);
     free(request);
 }
 
@@ -126,6 +127,10 @@ static enum npu_status act(struct engine *engine, struct engine_request *request
         if (status == NPU_OK)
             *session = NULL;
         break;
+    case ENGINE_SAVE_SESSION:
+    case ENGINE_EXPORT_SESSION:
+    case ENGINE_IMPORT_SESSION:
+        return npu_error_set(error, NPU_ERROR_UNSUPPORTED, "sessions cannot be written");
     }
     return status;
 }

@@ -36,6 +36,11 @@ enum npu_status executor_copy_block(struct executor *executor, int32_t from, int
     return status != NPU_OK ? status : executor->interface->copy_block(executor, from, to, error);
 }
 
+uint64_t executor_launch_switches(const struct executor *executor)
+{
+    return executor->interface->launch_switches != NULL ? executor->interface->launch_switches(executor) : 0;
+}
+
 void executor_destroy(struct executor *executor)
 {
     if (executor != NULL)

@@ -80,6 +80,8 @@ struct executor_interface {
     enum npu_status (*write_block)(struct executor *, int32_t block, const void *from, struct npu_error *);
     enum npu_status (*copy_block)(struct executor *, int32_t from, int32_t to, struct npu_error *);
     void (*destroy)(struct executor *);
+    /* May be NULL. Any thread: how often steps changed over to one op a launch since the start. */
+    uint64_t (*launch_switches)(const struct executor *);
 };
 
 /* The head of every implementation. Read-only for callers, constant after creation. */
@@ -102,6 +104,7 @@ enum npu_status executor_step(struct executor *executor, const struct step *step
 enum npu_status executor_read_block(struct executor *executor, int32_t block, void *to, struct npu_error *error);
 enum npu_status executor_write_block(struct executor *executor, int32_t block, const void *from, struct npu_error *error);
 enum npu_status executor_copy_block(struct executor *executor, int32_t from, int32_t to, struct npu_error *error);
+uint64_t executor_launch_switches(const struct executor *executor); /* 0 where there is one way to launch only */
 void executor_destroy(struct executor *executor); /* NULL is fine */
 
 #endif

@@ -92,6 +92,9 @@ static void describe(struct npu_loaded *loaded, const struct opencl_executor *ex
 {
     const struct device_profile *profile = &executor->profile;
     char launch[200], check[64] = "not checked";
+    snprintf(loaded->device, sizeof loaded->device, "%s", profile->device_name);
+    snprintf(loaded->platform, sizeof loaded->platform, "%s", profile->platform_name);
+    snprintf(loaded->driver, sizeof loaded->driver, "%s", profile->driver_version);
     if (self_check != SELF_CHECK_OFF)
         snprintf(check, sizeof check, "%s self-check passed in %.2f s", self_check == SELF_CHECK_QUICK ? "quick" : "full",
                  check_seconds);

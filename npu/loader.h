@@ -29,6 +29,7 @@ struct npu_loaded {
     struct model *model;
     struct executor *executor;
     int32_t context;
+    char device[192], platform[128], driver[64]; /* names and version, as the driver gives them */
     char description[512]; /* device, driver, kernels, launch mode, memory: for the log */
 };
 

@@ -224,7 +224,7 @@ void launcher_note_abandoned(struct launcher *launcher, int bucket)
                     : 2 * calm->backoff > EACH_STEPS_MOST ? EACH_STEPS_MOST
                                                            : 2 * calm->backoff;
     calm->each_left = calm->backoff;
-    launcher->switches++;
+    atomic_fetch_add_explicit(&launcher->switches, 1, memory_order_relaxed);
 }
 
 void launcher_note(struct launcher *launcher, int bucket, double us)

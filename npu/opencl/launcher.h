@@ -3,6 +3,7 @@
 #ifndef NPU_OPENCL_LAUNCHER_H
 #define NPU_OPENCL_LAUNCHER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,7 +30,7 @@ struct launcher {
     bool one_launch; /* the probe passed, or there is one worker only */
     double spins_per_us;
     double barrier_us;
-    uint64_t switches; /* to one op a launch, since start */
+    atomic_uint_least64_t switches; /* to one op a launch, since start */
     struct launch_calm calm[LAUNCHER_BUCKETS];
 };
 

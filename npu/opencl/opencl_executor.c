@@ -283,12 +283,19 @@ static void opencl_destroy(struct executor *base)
     free(executor);
 }
 
+static uint64_t opencl_launch_switches(const struct executor *base)
+{
+    const struct opencl_executor *executor = (const struct opencl_executor *)base;
+    return atomic_load_explicit(&executor->launcher.switches, memory_order_relaxed);
+}
+
 static const struct executor_interface opencl_interface = {
     .step = opencl_step,
     .read_block = opencl_read_block,
     .write_block = opencl_write_block,
     .copy_block = opencl_copy_block,
     .destroy = opencl_destroy,
+    .launch_switches = opencl_launch_switches,
 };
 
 static int segments_argument(int n)
@@ -431,7 +438,7 @@ static enum npu_status warm_up(struct opencl_executor *executor, struct npu_erro
         if (calm->usual_us == 0 && bucket > 0)
             calm->usual_us = 3 * executor->launcher.calm[bucket - 1].usual_us;
     }
-    executor->launcher.switches = 0;
+    atomic_store_explicit(&executor->launcher.switches, 0, memory_order_relaxed);
     return status;
 }
 

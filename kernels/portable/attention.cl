@@ -6,12 +6,12 @@
  *
  * The state of a row-head in the arena: o [head_size], m, l. There is one per (row, head) for splits that are walked, and
  * one per (row, head, split) for splits that are units. */
-static inline __global float *walked_state(const struct context *c, __global const struct op_entry *e, int row, int head)
+INLINE __global float *walked_state(const struct context *c, __global const struct op_entry *e, int row, int head)
 {
     return c->arena + e->state + (size_t)(row * e->n_heads + head) * (e->head_size + 8);
 }
 
-static inline __global float *split_state(const struct context *c, __global const struct op_entry *e, int row, int head,
+INLINE __global float *split_state(const struct context *c, __global const struct op_entry *e, int row, int head,
                                           int split)
 {
     return c->arena + e->scratch + (size_t)row * e->scratch_stride +
@@ -25,7 +25,7 @@ struct row_head {
 
 /* One split of n row-heads (n at most 4, known when compiled) of one run and one KV head, into their states: stored where
  * that split is the row-head's first or a unit of its own, merged otherwise. */
-static inline void attend_split(const int n, const struct context *c, __global const struct op_entry *e,
+INLINE void attend_split(const int n, const struct context *c, __global const struct op_entry *e,
                                 const struct row_head *heads, int kv_head, int split, int walked)
 {
     const int size = e->head_size;
@@ -47,6 +47,10 @@ static inline void attend_split(const int n, const struct context *c, __global c
     int first_block = begin / KV_TOKENS, end_block = (last + KV_TOKENS - 1) / KV_TOKENS;
     for (int b = first_block; b < end_block; b++) {
         __global const kv_element *keys = kv_block(c, table[b]) + e->kv_offset + kv_head * KV_TOKENS * size;
+        /* On the way while these keys are multiplied: the same block's values and the next block's keys. */
+        __global const kv_element *values = keys + e->kv_heads * KV_TOKENS * size;
+        __global const kv_element *next_keys =
+            kv_block(c, table[min(b + 1, end_block - 1)]) + e->kv_offset + kv_head * KV_TOKENS * size;
         for (int part = 0; part < 2; part++) {
             float8 low[4], high[4];
             __global const kv_element *k0 = keys + part * 16 * size, *k1 = k0 + 8 * size;
@@ -54,6 +58,8 @@ static inline void attend_split(const int n, const struct context *c, __global c
                 low[r] = high[r] = 0.0f;
             for (int i = 0; i < size; i++) {
                 float8 a = kv_load8(i, k0), d = kv_load8(i, k1);
+                prefetch_line(values + (part * size + i) * 16);
+                prefetch_line(next_keys + (part * size + i) * 16);
 #pragma unroll
                 for (int r = 0; r < n; r++) {
                     float8 q = (float8)query[i * n + r];
@@ -134,7 +140,7 @@ static inline void attend_split(const int n, const struct context *c, __global c
     }
 }
 
-static inline void attend(const struct context *c, __global const struct op_entry *e, const struct row_head *heads, int n,
+INLINE void attend(const struct context *c, __global const struct op_entry *e, const struct row_head *heads, int n,
                           int kv_head, int split, int walked)
 {
     switch (n) {
@@ -156,13 +162,13 @@ static inline void attend(const struct context *c, __global const struct op_entr
 }
 
 /* Units along the heads: a KV head with all its query heads, or (work-items with a unit each) a query head. */
-static inline int unit_heads(__global const struct op_entry *e)
+INLINE int unit_heads(__global const struct op_entry *e)
 {
     return ROWS_PER_PASS == 1 ? e->n_heads : e->kv_heads;
 }
 
 /* All row-heads of a tile: rows times the query heads of one group, one split. */
-static inline void attend_tile(const struct context *c, __global const struct op_entry *e, int first_row, int n_rows,
+INLINE void attend_tile(const struct context *c, __global const struct op_entry *e, int first_row, int n_rows,
                                int group, int split, int walked)
 {
     int per_unit = e->n_heads / unit_heads(e), kv_head = group / (unit_heads(e) / e->kv_heads);

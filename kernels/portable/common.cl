@@ -3,6 +3,9 @@
  * row alone. */
 #pragma OPENCL FP_CONTRACT OFF
 
+/* Loops over rows are compiled for a row count that is known only once a function is inlined. */
+#define INLINE static inline __attribute__((always_inline))
+
 /* Devices without a fused multiply-add would compute fma in software, hundreds of instructions each: there it is a product
  * and a sum, which no compiler may fuse. */
 #if HAS_FMA
@@ -33,19 +36,19 @@ struct context {
     int worker, workers;
 };
 
-static inline int row_count(const struct context *c, __global const struct op_entry *e)
+INLINE int row_count(const struct context *c, __global const struct op_entry *e)
 {
     return c->input[INPUT_N_ROWS + e->row_set];
 }
 
 /* The row's words; returning rows are found through their list. */
-static inline __global const int *row_words(const struct context *c, __global const struct op_entry *e, int row)
+INLINE __global const int *row_words(const struct context *c, __global const struct op_entry *e, int row)
 {
     int index = e->row_set ? c->input[INPUT_RETURNING + row] : row;
     return c->input + INPUT_ROWS + index * INPUT_ROW_WORDS;
 }
 
-static inline __global kv_element *kv_block(const struct context *c, int block)
+INLINE __global kv_element *kv_block(const struct context *c, int block)
 {
     int segment = block / c->blocks_per_segment;
     __global kv_element *base = c->kv[0];
@@ -62,7 +65,7 @@ static inline __global kv_element *kv_block(const struct context *c, int block)
     return base + (size_t)(block - segment * c->blocks_per_segment) * c->block_elements;
 }
 
-static inline __global const uchar *weight_tiles(const struct context *c, __global const struct op_entry *e)
+INLINE __global const uchar *weight_tiles(const struct context *c, __global const struct op_entry *e)
 {
     __global const uchar *base = c->weights[0];
 #if WEIGHT_SEGMENTS > 1
@@ -79,24 +82,24 @@ static inline __global const uchar *weight_tiles(const struct context *c, __glob
 }
 
 /* This worker's contiguous share of n units. */
-static inline int share_begin(const struct context *c, int n)
+INLINE int share_begin(const struct context *c, int n)
 {
     return (int)((long)n * c->worker / c->workers);
 }
 
-static inline int share_end(const struct context *c, int n)
+INLINE int share_end(const struct context *c, int n)
 {
     return (int)((long)n * (c->worker + 1) / c->workers);
 }
 
-static inline float sum8(float8 v)
+INLINE float sum8(float8 v)
 {
     float4 a = v.lo + v.hi;
     float2 b = a.lo + a.hi;
     return b.x + b.y;
 }
 
-static inline float max8(float8 v)
+INLINE float max8(float8 v)
 {
     float4 a = fmax(v.lo, v.hi);
     float2 b = fmax(a.lo, a.hi);
@@ -104,7 +107,7 @@ static inline float max8(float8 v)
 }
 
 /* exp to about 1 ulp, the same bits wherever it is inlined; 0 below -87, so that masked scores weigh nothing. */
-static inline float8 exp8(float8 x)
+INLINE float8 exp8(float8 x)
 {
     float8 t = fmin(fmax(x, (float8)-87.0f), (float8)88.0f);
     float8 n = rint(t * 1.44269504088896f);
@@ -120,7 +123,7 @@ static inline float8 exp8(float8 x)
     return select(p, (float8)0.0f, x < -87.0f);
 }
 
-static inline float exp1(float x)
+INLINE float exp1(float x)
 {
     return exp8((float8)x).s0;
 }
@@ -132,7 +135,7 @@ struct quantized_row {
     __global int *halves;
 };
 
-static inline struct quantized_row quantized_at(const struct context *c, __global const struct op_entry *e, int row)
+INLINE struct quantized_row quantized_at(const struct context *c, __global const struct op_entry *e, int row)
 {
     int width = e->quantized_width, blocks = width / 32;
     __global float *base = c->arena + e->quantized;
@@ -148,7 +151,7 @@ static inline struct quantized_row quantized_at(const struct context *c, __globa
 }
 
 /* Quantizes 32 floats as block `block` of a row: d = max|x| / 127, values rounded to nearest even. */
-static inline void quantize_block(float8 a, float8 b, float8 c, float8 d, struct quantized_row q, int block)
+INLINE void quantize_block(float8 a, float8 b, float8 c, float8 d, struct quantized_row q, int block)
 {
     float m = max8(fmax(fmax(fabs(a), fabs(b)), fmax(fabs(c), fabs(d))));
     float inverse = m > 0.0f ? 127.0f / m : 0.0f;
@@ -169,7 +172,7 @@ static inline void quantize_block(float8 a, float8 b, float8 c, float8 d, struct
 }
 
 /* Quantizes n floats that stand in memory. */
-static inline void quantize_floats(__global const float *x, int n, struct quantized_row q)
+INLINE void quantize_floats(__global const float *x, int n, struct quantized_row q)
 {
     for (int b = 0; b < n / 32; b++)
         quantize_block(vload8(b * 4, x), vload8(b * 4 + 1, x), vload8(b * 4 + 2, x), vload8(b * 4 + 3, x), q, b);

@@ -1,5 +1,5 @@
 /* Ops that work element by element. Units are blocks of 32 elements of a row (the last may be shorter). */
-static inline float softcap(float x, float cap)
+INLINE float softcap(float x, float cap)
 {
     /* tanh(u) = 1 - 2 / (1 + exp(2u)) */
     float u = fmin(fmax(x / cap, -40.0f), 40.0f);

@@ -1,11 +1,11 @@
 /* The token's row of the embedding table, read out of the packed tiles, times scale; or the vector that the row brings
  * instead, as it is. */
-static inline float half_at(__global const uchar *p, int i)
+INLINE float half_at(__global const uchar *p, int i)
 {
     return vload_half(i, (__global const half *)p);
 }
 
-static inline float tile_element(int layout, __global const uchar *tile, int lane, int i)
+INLINE float tile_element(int layout, __global const uchar *tile, int lane, int i)
 {
     int b = i / 32, k = i % 32;
     int word = 4 * lane + k % 4; /* byte of a 32-byte vector: 8 lanes of 4 elements */

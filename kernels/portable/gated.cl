@@ -1,5 +1,5 @@
 /* out = activation(in) * in2. Units are blocks of 32 elements of a row (the last may be shorter). */
-static inline float8 activate(float8 x, int gelu)
+INLINE float8 activate(float8 x, int gelu)
 {
     if (gelu) {
         /* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3) */

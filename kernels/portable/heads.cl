@@ -2,7 +2,7 @@
  *
  * A KV block holds, for each KV layer: keys of head h as [position / 8][element][position % 8], values of head h as
  * [position][element], so that one vector is 8 positions of a key element, or 8 elements of a value. */
-static inline void rope_head(float *x, __global const float *angles, int dims, int interleaved)
+INLINE void rope_head(float *x, __global const float *angles, int dims, int interleaved)
 {
     int half_dims = dims / 2;
     for (int i = 0; i < half_dims; i++) {

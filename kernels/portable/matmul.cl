@@ -1,7 +1,7 @@
 /* Weight tiles times rows. A unit is a tile of 8 weight rows with ROWS_PER_PASS activation rows (4, so that weights are
  * unpacked once for four rows, or 1 on drivers whose compiler cannot take the unrolled code). A lane is a weight row and its elements are taken in order: one row gives the same
  * bits whether it comes alone (decode) or among 256 (prefill). */
-static inline void tile_float(const int n, const int layout, __global const uchar *tile, int n_in,
+INLINE void tile_float(const int n, const int layout, __global const uchar *tile, int n_in,
                               __global const float *x, int stride, float8 *sum)
 {
     /* Even and odd elements have sums of their own, so that two fused multiply-adds are under way at once. */
@@ -29,7 +29,7 @@ static inline void tile_float(const int n, const int layout, __global const ucha
         sum[r] = even[r] + odd[r];
 }
 
-static inline size_t tile_bytes(int layout, int n_in)
+INLINE size_t tile_bytes(int layout, int n_in)
 {
     switch (layout) {
     case LAYOUT_F32:
@@ -45,7 +45,7 @@ static inline size_t tile_bytes(int layout, int n_in)
     }
 }
 
-static inline void store_sums(const int n, const struct context *c, __global const struct op_entry *e, int row, int tile,
+INLINE void store_sums(const int n, const struct context *c, __global const struct op_entry *e, int row, int tile,
                               const float8 *sum)
 {
     for (int r = 0; r < n; r++) {

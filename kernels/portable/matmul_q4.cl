@@ -1,7 +1,7 @@
 /* One tile of 8 weight rows (LAYOUT_Q4) times n rows of quantized activations, n at most 4 and known when compiled.
  * The integer products of a block are exact; per block, in order: sum = fma(products, d * scale, sum), then
  * sum = fma(m, sums, sum). The same arithmetic in portable/ and x86/, so both give the same bits. */
-static inline void tile_q4(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
+INLINE void tile_q4(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
 {
     for (int r = 0; r < n; r++)
         sum[r] = 0.0f;

@@ -1,7 +1,7 @@
 /* One tile of 8 weight rows (LAYOUT_Q6) times n rows of quantized activations, n at most 4 and known when compiled.
  * A block has two sub-blocks of 16 with int8 scales; t = s0 * (products0 - 32 * halves0) + s1 * (products1 - 32 *
  * halves1) is an exact integer. Per block, in order: sum = fma(t, d * scale, sum). */
-static inline void tile_q6(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
+INLINE void tile_q6(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
 {
     for (int r = 0; r < n; r++)
         sum[r] = 0.0f;

@@ -1,6 +1,6 @@
 /* One tile of 8 weight rows (LAYOUT_Q8) times n rows of quantized activations, n at most 4 and known when compiled.
  * Per block, in order: sum = fma(products, d * scale, sum). */
-static inline void tile_q8(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
+INLINE void tile_q8(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
 {
     for (int r = 0; r < n; r++)
         sum[r] = 0.0f;

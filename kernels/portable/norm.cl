@@ -1,6 +1,6 @@
 /* out = in / sqrt(mean(in^2) + epsilon) * weights, for each of n_heads groups of head_size elements of a row; with
  * FLAG_ACCUMULATE it is added to out. A unit is a group. */
-static inline float rms_inverse(__global const float *x, int n, float epsilon)
+INLINE float rms_inverse(__global const float *x, int n, float epsilon)
 {
     float8 squares = 0.0f;
     int i = 0;

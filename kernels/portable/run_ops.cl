@@ -44,7 +44,7 @@
     (c).workers = (int)get_global_size(0), SET_WEIGHTS(c), SET_KV(c)
 
 /* The host reads this to know that the step is done. */
-static inline void stamp(const struct context *c)
+INLINE void stamp(const struct context *c)
 {
     if (c->worker == 0)
         ((__global int *)c->arena)[c->input[INPUT_DONE]] = c->input[INPUT_STAMP];

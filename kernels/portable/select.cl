@@ -1,7 +1,7 @@
 /* The best token or the top k of a returning row. First each chunk of the vocabulary gives its own, descending, equal
  * logits by ascending token; then the chunks are merged. A partial is [count] pairs of (logit, token). NaN counts as
  * -infinity. */
-static inline int wanted_count(__global const int *words)
+INLINE int wanted_count(__global const int *words)
 {
     int kind = words[ROW_RETURNS] & 255;
     return kind == RETURNS_BEST ? 1 : kind == RETURNS_TOP_K ? words[ROW_RETURNS] >> 8 : 0;

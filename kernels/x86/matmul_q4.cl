@@ -5,12 +5,12 @@ typedef uchar uchar32 __attribute__((ext_vector_type(32)));
 typedef short short16_ext __attribute__((ext_vector_type(16)));
 typedef int int8_ext __attribute__((ext_vector_type(8)));
 
-static inline char32 broadcast4(int four)
+INLINE char32 broadcast4(int four)
 {
     return __builtin_astype((int8_ext)four, char32);
 }
 
-static inline void tile_q4(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
+INLINE void tile_q4(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
 {
     const uchar32 mask = (uchar32)15;
     const short16_ext ones = (short16_ext)1;
@@ -21,6 +21,9 @@ static inline void tile_q4(const int n, __global const uchar *tile, int blocks, 
         __global const uchar *w = tile + (size_t)b * 160;
         __global const uchar32 *v = (__global const uchar32 *)w;
         uchar32 v0 = v[0], v1 = v[1], v2 = v[2], v3 = v[3];
+        prefetch_line(w + PREFETCH_BYTES);
+        prefetch_line(w + PREFETCH_BYTES + 64);
+        prefetch_line(w + PREFETCH_BYTES + 128);
         char32 l0 = __builtin_astype(v0 & mask, char32), l1 = __builtin_astype(v1 & mask, char32);
         char32 l2 = __builtin_astype(v2 & mask, char32), l3 = __builtin_astype(v3 & mask, char32);
         char32 h0 = __builtin_astype(v0 >> (uchar32)4, char32), h1 = __builtin_astype(v1 >> (uchar32)4, char32);

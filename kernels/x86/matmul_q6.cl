@@ -1,6 +1,6 @@
 /* As portable/matmul_q6.cl, with pmaddubsw: 6-bit unsigned values (offset 32 taken off through the activations' sums);
  * two pair sums fit int16 (63 * 127 * 2 * 2 = 32,004). */
-static inline void tile_q6(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
+INLINE void tile_q6(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
 {
     const uchar32 nibble = (uchar32)15, two_bits = (uchar32)0x30;
     const short16_ext ones = (short16_ext)1;

@@ -1,6 +1,6 @@
 /* As portable/matmul_q8.cl, with pmaddubsw: |w| is unsigned (128 included), the sign moves to the activation. Pair sums
  * stay below 2 * 128 * 127 = 32,512, so each is widened before it meets another. */
-static inline void tile_q8(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
+INLINE void tile_q8(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
 {
     const short16_ext ones = (short16_ext)1;
     float8 s[4];
@@ -10,6 +10,8 @@ static inline void tile_q8(const int n, __global const uchar *tile, int blocks, 
         __global const uchar *w = tile + (size_t)b * 288;
         __global const char32 *v = (__global const char32 *)w;
         float8 d = vload_half8(0, (__global const half *)(w + 256));
+        for (int line = 0; line < 5; line++)
+            prefetch_line(w + PREFETCH_BYTES + 64 * line);
         int8_ext products[4];
         for (int r = 0; r < n; r++)
             products[r] = (int8_ext)0;

@@ -11,7 +11,9 @@
 
 #include "kernels/op_entry.h"
 
-enum { MAX_PLATFORMS = 16 };
+enum {
+    MAX_PLATFORMS = 16
+};
 
 const char *opencl_error_name(cl_int code)
 {
@@ -130,8 +132,8 @@ static void fill_profile(struct device_profile *profile, cl_platform_id platform
     cl_version version = 0;
     bool is_3 = clGetDeviceInfo(id, CL_DEVICE_NUMERIC_VERSION, sizeof version, &version, NULL) == CL_SUCCESS &&
                 CL_VERSION_MAJOR(version) >= 3;
-    profile->atomics = is_3 && has_feature(id, "__opencl_c_atomic_order_acq_rel") &&
-                       has_feature(id, "__opencl_c_atomic_scope_device");
+    profile->atomics =
+        is_3 && has_feature(id, "__opencl_c_atomic_order_acq_rel") && has_feature(id, "__opencl_c_atomic_scope_device");
     /* Mesa's llvmpipe is a CPU that wants to be treated like a GPU: it runs neighbouring work-items as the lanes of a vector,
      * and ends any work-item quietly after 65,535 rounds of its loops. */
     profile->spread = !profile->is_cpu || rusticl;
@@ -228,7 +230,8 @@ enum npu_status device_select(struct device_profile *profile, const char *select
             chosen = index >= 0 && index < n ? (int)index : -1;
         } else {
             for (int i = n - 1; i >= 0; i--) {
-                if (contains_text(profiles[i].platform_name, selector) || contains_text(profiles[i].device_name, selector))
+                if (contains_text(profiles[i].platform_name, selector) ||
+                    contains_text(profiles[i].device_name, selector))
                     chosen = i;
             }
         }

@@ -10,7 +10,9 @@
 
 #include "npu/error.h"
 
-enum { DEVICE_MAX = 32 };
+enum {
+    DEVICE_MAX = 32
+};
 
 /* Made once from what the driver reports. */
 struct device_profile {
@@ -18,16 +20,16 @@ struct device_profile {
     cl_device_id id;
     char platform_name[128], device_name[192], driver_version[64];
     bool is_cpu;
-    bool unified_memory;      /* shares the host's memory: buffers are used in place */
-    bool atomics;             /* OpenCL C 3.0 acquire/release atomics at device scope: a barrier between groups can be built */
-    bool x86_kernels;         /* the driver's compiler takes clang builtins for AVX2: kernels/x86 */
+    bool unified_memory; /* shares the host's memory: buffers are used in place */
+    bool atomics; /* OpenCL C 3.0 acquire/release atomics at device scope: a barrier between groups can be built */
+    bool x86_kernels; /* the driver's compiler takes clang builtins for AVX2: kernels/x86 */
     unsigned compute_units;
     size_t max_allocation, global_memory;
     int workers; /* groups that run at once: the smallest of compute units, CPUs in the affinity mask and the cgroup quota */
     bool fma; /* fused multiply-add in hardware */
-    bool spread;       /* work-items take a unit each (GPUs, llvmpipe); else one work-item a group takes a share of all */
+    bool spread; /* work-items take a unit each (GPUs, llvmpipe); else one work-item a group takes a share of all */
     int rows_per_pass; /* rows that share unpacked weights and K/V loads: 4, or 1 where units are spread */
-    int tile_rows;     /* rows of a run that are one unit of attention */
+    int tile_rows; /* rows of a run that are one unit of attention */
     int local_size; /* work-items per group: 1 on CPU drivers, which run a group on one thread */
 };
 

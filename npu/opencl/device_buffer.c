@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE = 2 << 20 };
+enum {
+    HUGE_PAGE = 2 << 20
+};
 
 enum npu_status device_buffer_create(struct device_buffer *buffer, cl_context context,
                                      const struct device_profile *profile, size_t bytes, const char *what,
@@ -12,7 +14,8 @@ enum npu_status device_buffer_create(struct device_buffer *buffer, cl_context co
     *buffer = (struct device_buffer){.bytes = (bytes + 4095) / 4096 * 4096};
     cl_mem_flags flags = CL_MEM_READ_WRITE;
     if (profile->unified_memory) {
-        void *pages = mmap(NULL, buffer->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *pages =
+            mmap(NULL, buffer->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (pages == MAP_FAILED)
             return npu_error_set(error, NPU_ERROR_MEMORY, "no memory for %s (%.1f MiB)", what,
                                  (double)bytes / (1 << 20));

@@ -107,7 +107,8 @@ static cl_int measure(struct launcher *launcher, struct probe *probe, int *best_
     code |= clSetKernelArg(probe->barrier, 4, sizeof probe->result, &probe->result);
     *best_rounds = 0;
     launcher->barrier_us = 1e9;
-    for (int attempt = 0, passed = 0; attempt < PROBE_ATTEMPTS && passed < PROBE_PASSES && code == CL_SUCCESS; attempt++) {
+    for (int attempt = 0, passed = 0; attempt < PROBE_ATTEMPTS && passed < PROBE_PASSES && code == CL_SUCCESS;
+         attempt++) {
         cl_int results[256] = {0};
         code = zero_sync(launcher, probe->sync);
         if (code == CL_SUCCESS)
@@ -220,9 +221,9 @@ double launcher_wait_us(const struct launcher *launcher, int bucket)
 void launcher_note_abandoned(struct launcher *launcher, int bucket)
 {
     struct launch_calm *calm = &launcher->calm[bucket];
-    calm->backoff = calm->backoff == 0                     ? EACH_STEPS_FIRST
+    calm->backoff = calm->backoff == 0                    ? EACH_STEPS_FIRST
                     : 2 * calm->backoff > EACH_STEPS_MOST ? EACH_STEPS_MOST
-                                                           : 2 * calm->backoff;
+                                                          : 2 * calm->backoff;
     calm->each_left = calm->backoff;
     atomic_fetch_add_explicit(&launcher->switches, 1, memory_order_relaxed);
 }

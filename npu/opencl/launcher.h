@@ -11,14 +11,19 @@
 #include "npu/opencl/device.h"
 #include "npu/opencl/device_buffer.h"
 
-enum launch_mode { LAUNCH_ONE, LAUNCH_EACH };
-enum { LAUNCHER_BUCKETS = 9 }; /* 1, 2, 4 ... 256 rows */
+enum launch_mode {
+    LAUNCH_ONE,
+    LAUNCH_EACH
+};
+enum {
+    LAUNCHER_BUCKETS = 9
+}; /* 1, 2, 4 ... 256 rows */
 
 /* Step times of one bucket, and when to try one launch again after another process took a core. */
 struct launch_calm {
     double usual_us; /* of undisturbed steps in one launch; follows drops at once, rises slowly */
-    int each_left;   /* steps still to run one op a launch */
-    int backoff;     /* of those, next time */
+    int each_left; /* steps still to run one op a launch */
+    int backoff; /* of those, next time */
 };
 
 struct launcher {
@@ -34,8 +39,19 @@ struct launcher {
     struct launch_calm calm[LAUNCHER_BUCKETS];
 };
 
-enum { ARGUMENT_TABLE, ARGUMENT_FIRST, ARGUMENT_LAST, ARGUMENT_SYNC, ARGUMENT_SPIN_LIMIT, ARGUMENT_INPUT, ARGUMENT_ARENA,
-       ARGUMENT_VECTORS, ARGUMENT_BLOCKS_PER_SEGMENT, ARGUMENT_BLOCK_ELEMENTS, ARGUMENT_SEGMENTS };
+enum {
+    ARGUMENT_TABLE,
+    ARGUMENT_FIRST,
+    ARGUMENT_LAST,
+    ARGUMENT_SYNC,
+    ARGUMENT_SPIN_LIMIT,
+    ARGUMENT_INPUT,
+    ARGUMENT_ARENA,
+    ARGUMENT_VECTORS,
+    ARGUMENT_BLOCKS_PER_SEGMENT,
+    ARGUMENT_BLOCK_ELEMENTS,
+    ARGUMENT_SEGMENTS
+};
 
 /* Measures the barrier on the program's probe kernels and decides launcher->one_launch. reason says why not. */
 enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl_program program, char *reason,
@@ -53,6 +69,6 @@ double launcher_wait_us(const struct launcher *launcher, int bucket);
 /* The mode for the next step of a bucket (0: 1 row, 1: 2 rows, ... 8: 256 rows), and what its time says. */
 enum launch_mode launcher_mode(struct launcher *launcher, int bucket);
 void launcher_note(struct launcher *launcher, int bucket, double us); /* a step in one launch that finished */
-void launcher_note_abandoned(struct launcher *launcher, int bucket);  /* one whose barrier was given up */
+void launcher_note_abandoned(struct launcher *launcher, int bucket); /* one whose barrier was given up */
 
 #endif

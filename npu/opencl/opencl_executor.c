@@ -12,7 +12,9 @@
 #include "npu/gguf.h"
 #include "npu/opencl/weights.h"
 
-enum { RESULT_HEAD = 16 };
+enum {
+    RESULT_HEAD = 16
+};
 
 static double now_us(void)
 {
@@ -49,13 +51,16 @@ static cl_int write_lookup(struct opencl_executor *executor, const struct step *
             to[k] *= lookup->op->scale;
     }
     return clEnqueueWriteBuffer(executor->queue, executor->arena.memory, CL_TRUE, (size_t)lookup->offset * 4,
-                                (size_t)step->n_rows * (size_t)lookup->stride * 4, executor->lookup_rows, 0, NULL, NULL);
+                                (size_t)step->n_rows * (size_t)lookup->stride * 4, executor->lookup_rows, 0, NULL,
+                                NULL);
 }
 
-enum npu_status opencl_executor_upload(struct opencl_executor *executor, const struct step *step, struct npu_error *error)
+enum npu_status opencl_executor_upload(struct opencl_executor *executor, const struct step *step,
+                                       struct npu_error *error)
 {
     const struct plan *plan = executor->plan;
-    step_input_fill(plan, step, executor->profile.tile_rows, ++executor->stamp, executor->input_words, &executor->shape);
+    step_input_fill(plan, step, executor->profile.tile_rows, ++executor->stamp, executor->input_words,
+                    &executor->shape);
     cl_mem input = executor->input.memory;
     cl_int code = clEnqueueWriteBuffer(executor->queue, input, CL_FALSE, 0, (size_t)executor->shape.used_words * 4,
                                        executor->input_words, 0, NULL, NULL);
@@ -95,7 +100,8 @@ static enum npu_status enqueue_entries(struct opencl_executor *executor, int fir
         return launcher_run(&executor->launcher, 0, first, last, (size_t)executor->profile.workers,
                             launcher_wait_us(&executor->launcher, bucket_of(executor->shape.n_rows)), error);
     for (int i = first; i < last; i++) {
-        enum npu_status status = launcher_run(&executor->launcher, executor->plan->entries[i].kind, i, i + 1, entry_lanes(executor, i), 0, error);
+        enum npu_status status = launcher_run(&executor->launcher, executor->plan->entries[i].kind, i, i + 1,
+                                              entry_lanes(executor, i), 0, error);
         if (status != NPU_OK)
             return status;
     }
@@ -106,8 +112,8 @@ enum npu_status opencl_executor_run_entries(struct opencl_executor *executor, in
                                             struct npu_error *error)
 {
     static const cl_int zeros[INPUT_ROWS - INPUT_ARRIVED] = {0};
-    cl_int code = clEnqueueWriteBuffer(executor->queue, executor->input.memory, CL_FALSE, INPUT_ARRIVED * 4, sizeof zeros,
-                                       zeros, 0, NULL, NULL);
+    cl_int code = clEnqueueWriteBuffer(executor->queue, executor->input.memory, CL_FALSE, INPUT_ARRIVED * 4,
+                                       sizeof zeros, zeros, 0, NULL, NULL);
     if (code != CL_SUCCESS)
         return failed(error, "clEnqueueWriteBuffer", code);
     enum npu_status status = enqueue_entries(executor, first, last, one_launch, error);
@@ -123,8 +129,8 @@ enum npu_status opencl_executor_read_arena(struct opencl_executor *executor, int
     return device_buffer_read(&executor->arena, executor->queue, (size_t)word * 4, to, words * 4, error);
 }
 
-enum npu_status opencl_executor_write_arena(struct opencl_executor *executor, int64_t word, const void *from, size_t words,
-                                            struct npu_error *error)
+enum npu_status opencl_executor_write_arena(struct opencl_executor *executor, int64_t word, const void *from,
+                                            size_t words, struct npu_error *error)
 {
     return device_buffer_write(&executor->arena, executor->queue, (size_t)word * 4, from, words * 4, error);
 }
@@ -183,10 +189,9 @@ static enum npu_status collect(struct opencl_executor *executor, const struct st
         result->hidden = out;
         break;
     }
-    return opencl_executor_read_arena(executor,
-                                      plan->activation_offsets[1][activation] +
-                                          (int64_t)index * plan->activation_strides[activation],
-                                      out, (size_t)width, error);
+    return opencl_executor_read_arena(
+        executor, plan->activation_offsets[1][activation] + (int64_t)index * plan->activation_strides[activation], out,
+        (size_t)width, error);
 }
 
 static enum npu_status opencl_step(struct executor *base, const struct step *step, struct row_result *results,
@@ -229,7 +234,8 @@ static enum npu_status opencl_read_block(struct executor *base, int32_t block, v
                               error);
 }
 
-static enum npu_status opencl_write_block(struct executor *base, int32_t block, const void *from, struct npu_error *error)
+static enum npu_status opencl_write_block(struct executor *base, int32_t block, const void *from,
+                                          struct npu_error *error)
 {
     struct opencl_executor *executor = (struct opencl_executor *)base;
     return device_buffer_write(&executor->kv[block / executor->blocks_per_segment], executor->queue,
@@ -324,20 +330,25 @@ static enum npu_status create_buffers(struct opencl_executor *executor, struct n
     cl_context context = executor->context;
     size_t table_bytes = (size_t)plan->n_entries * sizeof *plan->entries;
     size_t vector_bytes = (size_t)(plan->n_vectors > 0 ? plan->n_vectors : 8) * sizeof(float);
-    enum npu_status status = device_buffer_create(&executor->table, context, profile, table_bytes, "the op table", error);
+    enum npu_status status =
+        device_buffer_create(&executor->table, context, profile, table_bytes, "the op table", error);
     if (status == NPU_OK)
-        status = device_buffer_create(&executor->input, context, profile, (size_t)plan->input_words * 4, "step inputs", error);
+        status = device_buffer_create(&executor->input, context, profile, (size_t)plan->input_words * 4, "step inputs",
+                                      error);
     if (status == NPU_OK)
-        status = device_buffer_create(&executor->arena, context, profile, (size_t)plan->arena_words * 4, "activations", error);
+        status = device_buffer_create(&executor->arena, context, profile, (size_t)plan->arena_words * 4, "activations",
+                                      error);
     if (status == NPU_OK)
         status = device_buffer_create(&executor->vectors, context, profile, vector_bytes, "norm weights", error);
     for (int i = 0; i < plan->n_segments && status == NPU_OK; i++)
-        status = device_buffer_create(&executor->weights[i], context, profile, plan->segment_bytes[i], "weights", error);
+        status =
+            device_buffer_create(&executor->weights[i], context, profile, plan->segment_bytes[i], "weights", error);
     for (int i = 0; i < executor->n_kv_segments && status == NPU_OK; i++) {
         int32_t first = i * executor->blocks_per_segment, rest = executor->base.n_blocks - first;
         int32_t blocks = rest < executor->blocks_per_segment ? rest : executor->blocks_per_segment;
-        status = device_buffer_create(&executor->kv[i], context, profile,
-                                      (size_t)(blocks < 1 ? 1 : blocks) * executor->base.block_bytes, "the KV cache", error);
+        status =
+            device_buffer_create(&executor->kv[i], context, profile,
+                                 (size_t)(blocks < 1 ? 1 : blocks) * executor->base.block_bytes, "the KV cache", error);
     }
     if (status == NPU_OK)
         status = device_buffer_write(&executor->table, executor->queue, 0, plan->entries, table_bytes, error);
@@ -369,7 +380,8 @@ static enum npu_status create_kernel(struct opencl_executor *executor, const cha
         code |= clSetKernelArg(kernel, argument++, sizeof(cl_mem),
                                &executor->weights[i < executor->plan->n_segments ? i : 0].memory);
     for (int i = 0; i < kv_segments; i++)
-        code |= clSetKernelArg(kernel, argument++, sizeof(cl_mem), &executor->kv[i < executor->n_kv_segments ? i : 0].memory);
+        code |= clSetKernelArg(kernel, argument++, sizeof(cl_mem),
+                               &executor->kv[i < executor->n_kv_segments ? i : 0].memory);
     return code == CL_SUCCESS ? NPU_OK : failed(error, "clSetKernelArg", code);
 }
 
@@ -390,12 +402,14 @@ static enum npu_status create_kernels(struct opencl_executor *executor, struct n
     for (int i = 0; i < executor->plan->n_entries; i++)
         wanted[executor->plan->entries[i].kind] = true;
     if (status == NPU_OK && options.one_launch)
-        status = create_kernel(executor, "run_ops", options.weight_segments, options.kv_segments, &launcher->run_ops, error);
+        status =
+            create_kernel(executor, "run_ops", options.weight_segments, options.kv_segments, &launcher->run_ops, error);
     for (int kind = 0; kind < ENTRY_KINDS && status == NPU_OK && !options.one_launch; kind++) {
         char name[64];
         snprintf(name, sizeof name, "run_%s", plan_kind_name(kind));
         if (wanted[kind])
-            status = create_kernel(executor, name, options.weight_segments, options.kv_segments, &launcher->kinds[kind], error);
+            status = create_kernel(executor, name, options.weight_segments, options.kv_segments, &launcher->kinds[kind],
+                                   error);
     }
     if (status != NPU_OK)
         return status;
@@ -492,7 +506,8 @@ enum npu_status opencl_executor_create(struct opencl_executor **ret_executor, co
         if (executor->widest < 2 * SELECT_MAX)
             executor->widest = 2 * SELECT_MAX;
         executor->input_words = calloc((size_t)executor->plan->input_words, 4);
-        executor->results = calloc(RESULT_HEAD + (size_t)options->max_returning * (size_t)executor->plan->select_stride, 4);
+        executor->results =
+            calloc(RESULT_HEAD + (size_t)options->max_returning * (size_t)executor->plan->select_stride, 4);
         executor->vectors_out = malloc((size_t)options->max_returning * executor->widest * sizeof(float));
         size_t lookup_stride = 1;
         for (int i = 0; i < executor->plan->n_lookups; i++)

@@ -17,9 +17,9 @@ struct opencl_options {
     int max_returning;
     int32_t max_context;
     bool kv_half;
-    bool portable_only;       /* leave kernels/x86 aside (tests compare both) */
-    bool launch_each_only;    /* never one launch a step (tests compare both) */
-    const char *cache_dir;    /* or NULL */
+    bool portable_only; /* leave kernels/x86 aside (tests compare both) */
+    bool launch_each_only; /* never one launch a step (tests compare both) */
+    const char *cache_dir; /* or NULL */
 };
 
 struct opencl_executor {
@@ -40,7 +40,7 @@ struct opencl_executor {
     int32_t *input_words; /* staging of the input buffer */
     int32_t stamp;
     struct step_shape shape;
-    float *results;  /* staging: done word, then selections of returning rows */
+    float *results; /* staging: done word, then selections of returning rows */
     float *vectors_out; /* staging: what returning rows give, `widest` floats each */
     size_t widest;
     float *lookup_rows; /* staging: rows of a mapped table */
@@ -59,8 +59,8 @@ enum npu_status opencl_executor_run_entries(struct opencl_executor *executor, in
                                             struct npu_error *error);
 enum npu_status opencl_executor_read_arena(struct opencl_executor *executor, int64_t word, void *to, size_t words,
                                            struct npu_error *error);
-enum npu_status opencl_executor_write_arena(struct opencl_executor *executor, int64_t word, const void *from, size_t words,
-                                            struct npu_error *error);
+enum npu_status opencl_executor_write_arena(struct opencl_executor *executor, int64_t word, const void *from,
+                                            size_t words, struct npu_error *error);
 
 /* Bytes of the KV cache for each block, and what the device holds besides KV. */
 size_t opencl_executor_fixed_bytes(const struct opencl_executor *executor);

@@ -29,7 +29,9 @@
 
 #include "npu/ops.h"
 
-enum { PACK_TILE_ROWS = 8 };
+enum {
+    PACK_TILE_ROWS = 8
+};
 
 /* The layout that a GGUF tensor type is packed to; false: none. */
 bool pack_layout(uint32_t type, int *layout);

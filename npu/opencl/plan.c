@@ -9,7 +9,12 @@
 #include "npu/dequantize.h"
 
 /* What an entry reads and writes, for barriers: activations of both row sets, and the rest. */
-enum { OTHER_KEYS = 1, OTHER_VALUES = 2, OTHER_SCRATCH = 4, OTHER_SELECT = 8 };
+enum {
+    OTHER_KEYS = 1,
+    OTHER_VALUES = 2,
+    OTHER_SCRATCH = 4,
+    OTHER_SELECT = 8
+};
 
 struct resources {
     uint64_t activations;
@@ -70,8 +75,8 @@ static void order_after(struct lowering *lowering, struct resources reads, struc
     w->other |= writes.other;
 }
 
-static struct op_entry *add_entry(struct lowering *lowering, int kind, int first_op, int last_op, struct resources reads,
-                                  struct resources writes)
+static struct op_entry *add_entry(struct lowering *lowering, int kind, int first_op, int last_op,
+                                  struct resources reads, struct resources writes)
 {
     struct plan *plan = lowering->plan;
     if (plan->n_entries == plan->capacity) {
@@ -623,7 +628,8 @@ static enum npu_status place_kv(struct plan *plan, struct npu_error *error)
         const struct kv_layer *kv = &model->kv_layers[i];
         if (kv->head_size % 8 != 0)
             return npu_error_set(error, NPU_ERROR_UNSUPPORTED,
-                                 "KV layer %d has heads of %d elements; the kernels need a multiple of 8", i, kv->head_size);
+                                 "KV layer %d has heads of %d elements; the kernels need a multiple of 8", i,
+                                 kv->head_size);
         plan->kv_offsets[i] = plan->block_elements;
         plan->block_elements += 2 * kv->n_heads * kv->head_size * KV_TOKENS;
         if (kv->head_size > plan->max_head_size)
@@ -716,20 +722,13 @@ int plan_entry_units(const struct plan *plan, int entry, int rows, int returning
 const char *plan_kind_name(int kind)
 {
     static const char *const names[] = {
-        [ENTRY_EMBED] = "embed",
-        [ENTRY_NORM] = "norm",
-        [ENTRY_MATMUL] = "matmul",
-        [ENTRY_HEADS] = "heads",
-        [ENTRY_ATTENTION] = "attention",
-        [ENTRY_ATTENTION_MERGE] = "attention_merge",
-        [ENTRY_GATED] = "gated",
-        [ENTRY_ADD] = "add",
-        [ENTRY_SCALE] = "scale",
-        [ENTRY_SOFTCAP] = "softcap",
-        [ENTRY_QUANTIZE] = "quantize",
-        [ENTRY_GATHER] = "gather",
-        [ENTRY_SELECT] = "select",
-        [ENTRY_SELECT_MERGE] = "select_merge",
+        [ENTRY_EMBED] = "embed",         [ENTRY_NORM] = "norm",
+        [ENTRY_MATMUL] = "matmul",       [ENTRY_HEADS] = "heads",
+        [ENTRY_ATTENTION] = "attention", [ENTRY_ATTENTION_MERGE] = "attention_merge",
+        [ENTRY_GATED] = "gated",         [ENTRY_ADD] = "add",
+        [ENTRY_SCALE] = "scale",         [ENTRY_SOFTCAP] = "softcap",
+        [ENTRY_QUANTIZE] = "quantize",   [ENTRY_GATHER] = "gather",
+        [ENTRY_SELECT] = "select",       [ENTRY_SELECT_MERGE] = "select_merge",
     };
     return names[kind];
 }

@@ -12,7 +12,10 @@
 #include "npu/error.h"
 #include "npu/model.h"
 
-enum { PLAN_MAX_SEGMENTS = 4, PLAN_MAX_LOOKUPS = 2 };
+enum {
+    PLAN_MAX_SEGMENTS = 4,
+    PLAN_MAX_LOOKUPS = 2
+};
 
 struct packed_weight {
     const struct weight *weight;
@@ -55,7 +58,7 @@ struct plan {
     int activation_strides[GRAPH_MAX_ACTIVATIONS];
     int quantized_offsets[2][GRAPH_MAX_ACTIVATIONS];
     int embeddings_offset; /* max_rows vectors of n_embd */
-    int done_offset;                  /* the stamp of the last finished step */
+    int done_offset; /* the stamp of the last finished step */
     int select_offset, select_stride; /* per returning row: SELECT_MAX logits, SELECT_MAX tokens */
     /* The input buffer, in words. */
     int table_words; /* per block table */

@@ -14,13 +14,15 @@
 #include "kernels/sources.h"
 
 /* In the order in which they build on each other; x86/ replaces the portable file of the same name. */
-static const char *const step_sources[] = {"common.cl",    "norm.cl",      "heads.cl",  "gated.cl",    "elementwise.cl",
-                                           "select.cl",    "matmul_q4.cl", "matmul_q8.cl", "matmul_q6.cl",
-                                           "matmul.cl",    "embed.cl",     "attention.cl", "spin.cl",
-                                           "barrier.cl",   "run_ops.cl",   "probe.cl",  NULL};
+static const char *const step_sources[] = {
+    "common.cl",    "prefetch.cl",  "norm.cl",      "heads.cl",     "gated.cl",  "elementwise.cl",
+    "select.cl",    "matmul_q4.cl", "matmul_q8.cl", "matmul_q6.cl", "matmul.cl", "embed.cl",
+    "attention.cl", "spin.cl",      "barrier.cl",   "run_ops.cl",   "probe.cl",  NULL};
 static const char *const probe_sources[] = {"spin.cl", "barrier.cl", "probe.cl", NULL};
 static const char *const *const sources_of[] = {[PROGRAM_STEP] = step_sources, [PROGRAM_PROBE] = probe_sources};
-enum { MAX_SOURCES = 32 };
+enum {
+    MAX_SOURCES = 32
+};
 
 /* A cached program: this header, then the driver's binary. */
 struct cache_header {
@@ -154,8 +156,8 @@ enum npu_status program_build(struct program *program, cl_context context, const
              "-cl-std=%s -DWEIGHT_SEGMENTS=%d -DKV_SEGMENTS=%d -DMAX_HEAD_SIZE=%d -DKV_HALF=%d -DONE_LAUNCH=%d "
              "-DROWS_PER_PASS=%d -DLAYOUTS=%u -DHAS_FMA=%d",
              options->one_launch ? "CL3.0" : "CL1.2", options->weight_segments, options->kv_segments,
-             options->max_head_size, options->kv_half, options->one_launch, profile->rows_per_pass,
-             options->layouts, profile->fma);
+             options->max_head_size, options->kv_half, options->one_launch, profile->rows_per_pass, options->layouts,
+             profile->fma);
     program->key = program_key(texts, n, build_options, profile);
 
     char path[1024] = "";
@@ -168,8 +170,8 @@ enum npu_status program_build(struct program *program, cl_context context, const
         if (binary != NULL) {
             const unsigned char *binaries = binary;
             program->program = clCreateProgramWithBinary(context, 1, &profile->id, &bytes, &binaries, NULL, &code);
-            if (program->program != NULL && clBuildProgram(program->program, 1, &profile->id, build_options, NULL, NULL) ==
-                                                CL_SUCCESS) {
+            if (program->program != NULL &&
+                clBuildProgram(program->program, 1, &profile->id, build_options, NULL, NULL) == CL_SUCCESS) {
                 program->from_cache = true;
                 free(binary);
                 return NPU_OK;

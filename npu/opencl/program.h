@@ -9,7 +9,10 @@
 #include "npu/opencl/device.h"
 
 /* The kernels of steps, or those of the barrier's probe alone, which compile in a moment. */
-enum program_sources { PROGRAM_STEP, PROGRAM_PROBE };
+enum program_sources {
+    PROGRAM_STEP,
+    PROGRAM_PROBE
+};
 
 struct program_options {
     enum program_sources sources;

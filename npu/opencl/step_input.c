@@ -3,8 +3,7 @@
 #include <string.h>
 
 /* Runs of rows of one table, cut into tiles. indices: the set's rows in the step, or NULL for all. */
-static void fill_tiles(const struct step *step, const int *indices, int n, int set, int tile_rows,
-                       int32_t *words)
+static void fill_tiles(const struct step *step, const int *indices, int n, int set, int tile_rows, int32_t *words)
 {
     int32_t *tiles = words + INPUT_TILES + set * INPUT_MAX_ROWS;
     int n_tiles = 0;
@@ -22,8 +21,8 @@ static void fill_tiles(const struct step *step, const int *indices, int n, int s
     words[INPUT_SPLIT + set] = single && n_tiles <= SPLIT_ROWS;
 }
 
-void step_input_fill(const struct plan *plan, const struct step *step, int tile_rows, int32_t stamp,
-                     int32_t *words, struct step_shape *shape)
+void step_input_fill(const struct plan *plan, const struct step *step, int tile_rows, int32_t stamp, int32_t *words,
+                     struct step_shape *shape)
 {
     const struct model *model = plan->model;
     memset(words, 0, INPUT_ROWS * sizeof *words);
@@ -43,8 +42,7 @@ void step_input_fill(const struct plan *plan, const struct step *step, int tile_
         to[ROW_END] = row->visible_end;
         to[ROW_TABLE] = INPUT_TABLES + row->table * plan->table_words;
         to[ROW_RETURNS] = row->returns | row->top_k << 8;
-        to[ROW_EMBEDDING] =
-            row->embedding ? plan->embeddings_offset + shape->n_embeddings++ * model->n_embd : NO_INDEX;
+        to[ROW_EMBEDDING] = row->embedding ? plan->embeddings_offset + shape->n_embeddings++ * model->n_embd : NO_INDEX;
         if (row->returns != ROW_RETURN_NOTHING) {
             words[INPUT_RETURNING + shape->n_returning] = i;
             shape->returning[shape->n_returning++] = i;

@@ -10,12 +10,12 @@
 struct step_shape {
     int n_rows, n_returning;
     int returning[EXECUTOR_MAX_ROWS]; /* row numbers, ascending */
-    int n_embeddings;                 /* rows that bring a vector; they take places 0.. in the arena's embeddings */
-    int used_words;                   /* of the head of the buffer, tables included */
+    int n_embeddings; /* rows that bring a vector; they take places 0.. in the arena's embeddings */
+    int used_words; /* of the head of the buffer, tables included */
 };
 
 /* words has plan->input_words; tile_rows: rows of a run that are one unit of attention, at most TILE_ROWS. The step must have been checked (executor_step does). */
-void step_input_fill(const struct plan *plan, const struct step *step, int tile_rows, int32_t stamp,
-                     int32_t *words, struct step_shape *shape);
+void step_input_fill(const struct plan *plan, const struct step *step, int tile_rows, int32_t stamp, int32_t *words,
+                     struct step_shape *shape);
 
 #endif

@@ -6,7 +6,10 @@
 #include "npu/gguf.h"
 #include "npu/opencl/pack.h"
 
-enum { MAX_THREADS = 16, TILES_PER_GRAB = 64 };
+enum {
+    MAX_THREADS = 16,
+    TILES_PER_GRAB = 64
+};
 
 struct packing {
     const struct packed_weight *packed;
@@ -57,8 +60,7 @@ enum npu_status weights_load(const struct plan *plan, struct device_buffer segme
                 return npu_error_set(error, NPU_ERROR_MEMORY, "no memory to repack '%s' (%zu bytes)",
                                      packed->weight->name, packed->bytes);
             pack_all(packed, staging, n_threads);
-            enum npu_status status =
-                device_buffer_write(segment, queue, packed->offset, staging, packed->bytes, error);
+            enum npu_status status = device_buffer_write(segment, queue, packed->offset, staging, packed->bytes, error);
             free(staging);
             if (status != NPU_OK)
                 return npu_error_prefix(error, "loading '%s'", packed->weight->name);

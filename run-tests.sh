@@ -12,6 +12,18 @@ if [ "${1-}" = --long ]; then
     shift
 fi
 
+# A virtual environment with exactly the packages that a file lists.
+python_environment() {
+    if cmp -s "$2" "$1/requirements.txt"; then
+        echo "already there: $1"
+        return
+    fi
+    rm -rf "$1"
+    python3 -m venv "$1" || fail "python3 -m venv failed; is python3-venv installed?"
+    "$1/bin/pip" install -q --disable-pip-version-check -r "$2" || fail "the packages of $2 could not be installed"
+    cp "$2" "$1/requirements.txt"
+}
+
 install_intel_runtime() {
     local folder=build/drivers/intel
     if [ -f "$folder/intel.icd" ]; then
@@ -38,14 +50,8 @@ install_build_packages libcmocka-dev mesa-opencl-icd systemd util-linux clang li
 mkdir -p build
 
 say "Python packages of the tests"
-if ! cmp -s tests/requirements.txt build/venv/requirements.txt; then
-    rm -rf build/venv
-    python3 -m venv build/venv || fail "python3 -m venv failed"
-    build/venv/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt ||
-        fail "the packages of tests/requirements.txt could not be installed"
-    cp tests/requirements.txt build/venv/requirements.txt
-fi
-build/venv/bin/python --version
+python_environment build/venv tests/requirements.txt
+[ ${#selection[@]} -gt 0 ] || python_environment build/reference-venv tests/reference/requirements.txt
 
 say "Intel's CPU runtime, a second OpenCL driver (830 MB)"
 install_intel_runtime

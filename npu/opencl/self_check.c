@@ -142,6 +142,7 @@ static enum npu_status compare_launch_modes(struct opencl_executor *executor, co
     if (status == NPU_OK) {
         memcpy(logits, results[row].logits, bytes);
         executor->launcher.one_launch = true;
+        memset(executor->launcher.calm, 0, sizeof executor->launcher.calm);
         status = executor_step(&executor->base, step, results, error);
     }
     if (status == NPU_OK && memcmp(logits, results[row].logits, bytes) != 0) {
@@ -165,6 +166,8 @@ enum npu_status self_check_run(struct opencl_executor *executor, enum self_check
         return NPU_OK;
     bool quick = mode == SELF_CHECK_QUICK;
     struct check_step check = {0};
+    struct launch_calm calm[LAUNCHER_BUCKETS]; /* what the probe found; the times of checks are not usual ones */
+    memcpy(calm, executor->launcher.calm, sizeof calm);
     enum npu_status status = make_tables(&check, executor, error);
     for (int i = 0; i < 4 && steps[quick][i].n_rows > 0 && status == NPU_OK; i++) {
         struct step step =
@@ -175,7 +178,7 @@ enum npu_status self_check_run(struct opencl_executor *executor, enum self_check
         struct step step = make_step(&check, executor, 1, false, ROW_RETURN_LOGITS);
         status = compare_launch_modes(executor, &step, 0, error);
     }
-    memset(executor->launcher.calm, 0, sizeof executor->launcher.calm);
+    memcpy(executor->launcher.calm, calm, sizeof calm);
     free(check.blocks);
     if (status != NPU_OK)
         npu_error_prefix(error, "self-check");

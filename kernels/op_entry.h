@@ -36,6 +36,9 @@ enum weight_layout {
     LAYOUT_Q4 = 3,
     LAYOUT_Q8 = 4,
     LAYOUT_Q6 = 5,
+    LAYOUT_Q5 = 6,
+    LAYOUT_Q4K = 7,
+    LAYOUT_Q5K = 8,
 };
 
 enum entry_destination { DESTINATION_PLACE, DESTINATION_KEYS, DESTINATION_VALUES };

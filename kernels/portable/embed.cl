@@ -25,6 +25,21 @@ INLINE float tile_element(int layout, __global const uchar *tile, int lane, int 
         __global const uchar *w = tile + (size_t)b * 288;
         return half_at(w + 256, lane) * (float)(char)w[32 * (k / 4) + word];
     }
+    case LAYOUT_Q5:
+    case LAYOUT_Q4K:
+    case LAYOUT_Q5K: {
+        int five = layout != LAYOUT_Q4K, side = k / 16, j = (k % 16) / 4, scales = five ? 160 : 128;
+        __global const uchar *w = tile + (size_t)b * (layout == LAYOUT_Q5K ? 224 : 192);
+        int q = (w[32 * j + word] >> (4 * side)) & 15;
+        if (five)
+            q |= ((w[128 + word] >> (4 * side + j)) & 1) << 4;
+        float d = half_at(w + scales, lane), m = half_at(w + scales + 16, lane);
+        if (layout != LAYOUT_Q5) {
+            d = d * (float)w[scales + 32 + lane];
+            m = m * (float)w[scales + 40 + lane];
+        }
+        return d * (float)q + m;
+    }
     default: { /* LAYOUT_Q6 */
         __global const uchar *w = tile + (size_t)b * 224;
         int j = (k % 16) / 4, side = k / 16;

@@ -38,7 +38,11 @@ INLINE size_t tile_bytes(int layout, int n_in)
         return (size_t)(n_in / 32) * 160;
     case LAYOUT_Q8:
         return (size_t)(n_in / 32) * 288;
+    case LAYOUT_Q5:
+    case LAYOUT_Q4K:
+        return (size_t)(n_in / 32) * 192;
     case LAYOUT_Q6:
+    case LAYOUT_Q5K:
         return (size_t)(n_in / 32) * 224;
     default:
         return (size_t)n_in * 16;
@@ -118,6 +122,21 @@ static void op_matmul(const struct context *c, __global const struct op_entry *e
 #if HAS_LAYOUT(5)
     case LAYOUT_Q6:
         MATMUL_LOOP(TILE_QUANTIZED, tile_q6)
+        break;
+#endif
+#if HAS_LAYOUT(6)
+    case LAYOUT_Q5:
+        MATMUL_LOOP(TILE_QUANTIZED, tile_q5)
+        break;
+#endif
+#if HAS_LAYOUT(7)
+    case LAYOUT_Q4K:
+        MATMUL_LOOP(TILE_QUANTIZED, tile_q4k)
+        break;
+#endif
+#if HAS_LAYOUT(8)
+    case LAYOUT_Q5K:
+        MATMUL_LOOP(TILE_QUANTIZED, tile_q5k)
         break;
 #endif
 #if HAS_LAYOUT(0)

@@ -19,6 +19,20 @@
  *                  [element 4j | 16+4j of the even v, then of the odd v] from bit 0 | s0: int8[8] | s1: int8[8] | d: half[8] |
  *                element = d * s * (value - 32), s0 for the first 16 elements, s1 for the others
  *
+ *   LAYOUT_Q5    192 bytes a block:
+ *                | v0 v1 v2 v3 as LAYOUT_Q4 | u : bit 4 of the values, per byte of the vectors: element 4j.. in bit j,
+ *                  16+4j.. in bit 4+j | d: half[8] | m: half[8] |
+ *
+ *   LAYOUT_Q4K   192 bytes a block:
+ *                | v0 v1 v2 v3 as LAYOUT_Q4 | d: half[8] | m: half[8] | s: uint8[8] | t: uint8[8] | 16 of padding |
+ *                element = d * s * nibble + m * t
+ *
+ *   LAYOUT_Q5K   224 bytes a block:
+ *                | v0 v1 v2 v3 u as LAYOUT_Q5 | d | m | s | t | 16 of padding |
+ *
+ * Types without a layout of their own go where they fit exactly: Q3_K to LAYOUT_Q6, IQ4_NL to LAYOUT_Q8; Q2_K and IQ4_XS
+ * to LAYOUT_F32, at eight times their size.
+ *
  * All block sizes are multiples of 32 bytes, for aligned vector loads. */
 #ifndef NPU_OPENCL_PACK_H
 #define NPU_OPENCL_PACK_H

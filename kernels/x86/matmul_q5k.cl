@@ -1,0 +1,43 @@
+/* As portable/matmul_q5k.cl, with pmaddubsw as in matmul_q5.cl. */
+#define PRODUCT(j) __builtin_ia32_pmaddubsw256(q[j], broadcast4(a[j]))
+INLINE void tile_q5k(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
+{
+    const uchar32 nibble = (uchar32)15;
+    const short16_ext ones = (short16_ext)1;
+    float8 sums[4];
+    for (int r = 0; r < n; r++)
+        sums[r] = 0.0f;
+    for (int b = 0; b < blocks; b++) {
+        __global const uchar *w = tile + (size_t)b * 224;
+        __global const uchar32 *v = (__global const uchar32 *)w;
+        prefetch_line(w + PREFETCH_BYTES);
+        prefetch_line(w + PREFETCH_BYTES + 64);
+        prefetch_line(w + PREFETCH_BYTES + 128);
+        float8 d = vload_half8(0, (__global const half *)(w + 160)), m = vload_half8(0, (__global const half *)(w + 176));
+        int8 s = convert_int8(vload8(0, w + 192)), t = convert_int8(vload8(0, w + 200));
+        const uchar32 bit4 = (uchar32)16;
+        uchar32 u = v[4];
+        char32 q[8];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            q[j] = __builtin_astype((v[j] & nibble) | ((u << (uchar32)(4 - j)) & bit4), char32);
+            q[4 + j] = __builtin_astype((v[j] >> (uchar32)4) | ((u >> (uchar32)j) & bit4), char32);
+        }
+#pragma unroll
+        for (int r = 0; r < n; r++) {
+            size_t at = (size_t)r * blocks + b;
+            __global const int *a = x.values + at * 8;
+            short16_ext low = PRODUCT(0) + PRODUCT(1) + PRODUCT(2) + PRODUCT(3);
+            short16_ext high = PRODUCT(4) + PRODUCT(5) + PRODUCT(6) + PRODUCT(7);
+            int8 products = __builtin_astype(
+                __builtin_ia32_pmaddwd256(low, ones) + __builtin_ia32_pmaddwd256(high, ones), int8);
+            float scale = x.scales[at];
+            int halves = x.halves[at], total_activations = ((halves << 16) >> 16) + (halves >> 16);
+            sums[r] = multiply_add(convert_float8(products * s), d * scale, sums[r]);
+            sums[r] = multiply_add(convert_float8(t * total_activations), m * scale, sums[r]);
+        }
+    }
+    for (int r = 0; r < n; r++)
+        sum[r] = sums[r];
+}
+#undef PRODUCT

@@ -23,6 +23,11 @@ static void op_select(const struct context *c, __global const struct op_entry *e
         __global int *tokens = (__global int *)(partial + 1 + SELECT_MAX);
         int count = 0;
         for (int i = first; i < last; i++) {
+            /* Once the list is full most logits are below its end: eight at a time show that. */
+            while (count == wanted && i + 8 <= last && !any(vload8(0, logits + i) > values[count - 1]))
+                i += 8;
+            if (i >= last)
+                break;
             float v = logits[i];
             if (count == wanted && !(v > values[count - 1]))
                 continue;

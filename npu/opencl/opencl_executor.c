@@ -438,7 +438,8 @@ static enum npu_status warm_up(struct opencl_executor *executor, struct npu_erro
             rows[i] = (struct step_row){.position = i, .visible_end = i + 1};
         rows[n - 1].returns = ROW_RETURN_BEST;
         struct step step = {rows, n, &table, 1};
-        for (int run = n == 1 ? 0 : 1; run < 4 && status == NPU_OK; run++) {
+        int runs = one_launch ? 4 : 1;
+        for (int run = n == 1 || !one_launch ? 0 : 1; run < runs && status == NPU_OK; run++) {
             executor->launcher.one_launch = one_launch && run > 0;
             status = opencl_step(&executor->base, &step, results, error);
             if (n == 1 && run == 1) /* compiled just now: not a usual time */

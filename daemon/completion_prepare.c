@@ -172,7 +172,8 @@ static bool create_generations(struct completion *completion)
         return api_error_set(&completion->error, API_ERROR_INTERNAL, NULL, "the system gives no random numbers");
     int n = request->n_prompts * request->n;
     completion->choices = calloc((size_t)n, sizeof *completion->choices);
-    if (completion->choices == NULL)
+    completion->caches = calloc((size_t)n, sizeof *completion->caches);
+    if (completion->choices == NULL || completion->caches == NULL)
         return out_of_memory(completion);
     completion->n_choices = n;
     for (int i = 0; i < n; i++) {
@@ -191,7 +192,8 @@ bool completion_prepare(struct completion *completion)
     const struct service_model *model = &completion->service->model;
     struct request_limits limits = {.n_vocab = tokenizer_n_vocab(model->tokenizer)};
     struct completion_request *request = &completion->request;
-    if (!completion_request_decode(request, completion->body, completion->body_length, &limits, &completion->error))
+    if (!(completion->endpoint == ENDPOINT_PREFILL ? prefill_request_decode : completion_request_decode)(
+            request, completion->body, completion->body_length, &limits, &completion->error))
         return false;
     for (int i = 0; i < request->n_prompts; i++) {
         if (request->prompts[i].text != NULL && !tokenize(completion, i))
@@ -207,6 +209,7 @@ void completion_clear(struct completion *completion)
     for (int i = 0; i < completion->n_choices; i++)
         choice_clear(&completion->choices[i]);
     free(completion->choices);
+    free(completion->caches);
     free(completion->body);
     completion_request_clear(&completion->request);
 }

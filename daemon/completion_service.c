@@ -1,4 +1,4 @@
-/* POST /v1/completions: from an HTTP request to generations, and from their events to an answer. */
+/* POST /v1/completions and /v1/prefill: from an HTTP request to generations, and from their events to an answer. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,19 +11,19 @@
 #include "proto/sse.h"
 
 /* Of a stream that its client does not read: generating pauses above the one and goes on below the other. A client that
- * takes nothing at all for long is given up by the HTTP server. */
+ * takes too long for that is given up by the HTTP server. */
 enum {
     PAUSE_QUEUED_BYTES = 256 * 1024,
     RESUME_QUEUED_BYTES = 64 * 1024,
 };
 
-static void set_id(char *id, size_t capacity)
+static void set_id(char *id, size_t capacity, const char *prefix)
 {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuv";
     unsigned char random[24];
     if (getrandom(random, sizeof random, 0) != sizeof random) /* an id need not be a secret */
         memset(random, 0, sizeof random);
-    size_t n = (size_t)snprintf(id, capacity, "cmpl-");
+    size_t n = (size_t)snprintf(id, capacity, "%s", prefix);
     for (size_t i = 0; i < sizeof random && n + 1 < capacity; i++)
         id[n++] = digits[random[i] % 32];
     id[n] = '\0';
@@ -38,6 +38,22 @@ static struct response_head response_head(const struct completion *completion)
 }
 
 /* ---- sums over choices ---- */
+
+static struct response_cache describe_cache(const struct cache_report *report)
+{
+    struct response_cache cache = {.source = cache_source_name(report->source),
+                                   .miss = cache_miss_name(report->miss),
+                                   .cached = report->n_cached,
+                                   .restored = report->n_restored,
+                                   .differs_at = report->miss == CACHE_MISS_DIFFERS ? report->differs_at : -1,
+                                   .restore_ms = report->restore_ms,
+                                   .recompute_ms = report->recompute_ms};
+    if (report->session_id != 0)
+        session_id_format(cache.session, report->session_id);
+    if (report->source_id != 0)
+        session_id_format(cache.from, report->source_id);
+    return cache;
+}
 
 /* A prompt is counted once, however many choices it has. */
 static void sum_up(const struct completion *completion, struct response_usage *usage, struct response_timings *timings)
@@ -59,7 +75,22 @@ static void sum_up(const struct completion *completion, struct response_usage *u
             timings->prompt_ms = own->prompt_ms;
         if (own->predicted_ms > timings->predicted_ms)
             timings->predicted_ms = own->predicted_ms;
+        completion->caches[i] = describe_cache(&own->cache);
     }
+    timings->caches = completion->caches;
+    timings->n_caches = completion->n_choices;
+}
+
+/* Of a request that came to its end by itself. */
+static enum request_outcome natural_outcome(const struct completion *completion)
+{
+    if (completion->endpoint == ENDPOINT_PREFILL)
+        return OUTCOME_PREFILLED;
+    for (int i = 0; i < completion->n_choices; i++) {
+        if (completion->choices[i].reason != FINISH_STOP)
+            return OUTCOME_LENGTH;
+    }
+    return OUTCOME_STOP;
 }
 
 static void log_request(const struct completion *completion)
@@ -78,18 +109,22 @@ static void log_request(const struct completion *completion)
         snprintf(first, sizeof first, "first token %.1f ms", first_ms);
     if (timings.predicted_n > 1 && timings.predicted_ms > 0)
         snprintf(rate, sizeof rate, "%.1f tok/s", (double)(timings.predicted_n - 1) * 1000 / timings.predicted_ms);
-    const char *outcome = completion->outcome;
-    if (outcome == NULL)
-        outcome = completion->n_choices == 1 ? choice_finish_reason(&completion->choices[0]) : "done";
     log_info(completion->service->log,
              "%s: %" PRId64 " prompt tokens, %" PRId64 " cached, %" PRId64 " generated, %s, %s, %.0f ms in all, %s",
              completion->id, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, first, rate,
-             (double)(uv_hrtime() - completion->started_ns) / 1e6, outcome);
+             (double)(uv_hrtime() - completion->started_ns) / 1e6, request_outcome_words(completion->outcome));
+}
+
+static void set_outcome(struct completion *completion, enum request_outcome outcome)
+{
+    completion->outcome = outcome;
+    completion->has_outcome = true;
 }
 
 static void destroy(struct completion *completion)
 {
     struct service *service = completion->service;
+    service->requests[completion->endpoint][completion->outcome]++;
     completion_clear(completion);
     free(completion);
     service_request_done(service);
@@ -109,8 +144,9 @@ static void cancel_running(struct completion *completion)
 static void on_gone(void *context)
 {
     struct completion *completion = context;
+    bool unread = http_request_was_unread(completion->http);
     completion->http = NULL;
-    completion->outcome = "client gone";
+    set_outcome(completion, unread ? OUTCOME_CLIENT_UNREAD : OUTCOME_CLIENT_GONE);
     if (completion->working)
         uv_cancel((uv_req_t *)&completion->work);
     else
@@ -119,11 +155,11 @@ static void on_gone(void *context)
 
 /* Tells the client, in whatever way is left, and stops what still runs. retry_after_ms 0: trying again is of no use. */
 static void fail(struct completion *completion, const struct api_error *error, uint32_t retry_after_ms,
-                 const char *outcome)
+                 enum request_outcome outcome)
 {
     struct http_request *http = completion->http;
     completion->http = NULL;
-    completion->outcome = outcome;
+    set_outcome(completion, outcome);
     if (http != NULL && !completion->stream_begun) {
         char seconds[16];
         snprintf(seconds, sizeof seconds, "%u", (retry_after_ms + 999) / 1000);
@@ -148,7 +184,7 @@ static void fail_for_memory(struct completion *completion)
 {
     struct api_error error;
     api_error_set(&error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the answer");
-    fail(completion, &error, 0, "out of memory");
+    fail(completion, &error, 0, OUTCOME_OUT_OF_MEMORY);
 }
 
 /* ---- whole answers ---- */
@@ -166,6 +202,24 @@ static bool fill_choice(const struct completion *completion, struct choice *choi
         return false;
     response->tokens = tokens;
     return true;
+}
+
+static void send_prefilled(struct completion *completion)
+{
+    struct response_head head = response_head(completion);
+    struct response_usage usage;
+    struct response_timings timings;
+    size_t length = 0;
+    sum_up(completion, &usage, &timings);
+    char *body = prefill_response_json(&head, completion->caches[0].session, completion->request.prompt_cache_key,
+                                       &usage, &timings, &length);
+    if (body == NULL) {
+        fail_for_memory(completion);
+        return;
+    }
+    struct http_request *http = completion->http;
+    completion->http = NULL;
+    service_send_json(http, body, length);
 }
 
 static void send_whole(struct completion *completion)
@@ -192,8 +246,7 @@ static void send_whole(struct completion *completion)
     }
     struct http_request *http = completion->http;
     completion->http = NULL;
-    http_response_send(http, 200, "application/json", body, length);
-    free(body);
+    service_send_json(http, body, length);
 }
 
 /* ---- streams ---- */
@@ -276,37 +329,32 @@ static void stream_event(struct completion *completion, struct choice *choice, s
 
 /* ---- events ---- */
 
-static enum api_error_kind kind_of(enum generation_failure failure)
-{
-    switch (failure) {
-    case FAILURE_MEMORY:
-        return API_ERROR_OUT_OF_MEMORY;
-    case FAILURE_TOO_LONG:
-        return API_ERROR_CONTEXT_LENGTH;
-    case FAILURE_QUEUE_FULL:
-        return API_ERROR_QUEUE_FULL;
-    case FAILURE_WAIT:
-        return API_ERROR_WAIT_TOO_LONG;
-    case FAILURE_TIMEOUT:
-        return API_ERROR_TIMED_OUT;
-    default:
-        return API_ERROR_DEVICE_FAILED;
-    }
-}
+static const struct {
+    enum api_error_kind kind;
+    enum request_outcome outcome;
+} failures[] = {
+    [FAILURE_NONE] = {API_ERROR_DEVICE_FAILED, OUTCOME_FAILED},
+    [FAILURE_DEVICE] = {API_ERROR_DEVICE_FAILED, OUTCOME_FAILED},
+    [FAILURE_MEMORY] = {API_ERROR_OUT_OF_MEMORY, OUTCOME_OUT_OF_MEMORY},
+    [FAILURE_TOO_LONG] = {API_ERROR_CONTEXT_LENGTH, OUTCOME_REFUSED},
+    [FAILURE_QUEUE_FULL] = {API_ERROR_QUEUE_FULL, OUTCOME_QUEUE_FULL},
+    [FAILURE_WAIT] = {API_ERROR_WAIT_TOO_LONG, OUTCOME_WAIT_TOO_LONG},
+    [FAILURE_TIMEOUT] = {API_ERROR_TIMED_OUT, OUTCOME_TIMED_OUT},
+};
 
 static void fail_for_event(struct completion *completion, const struct generation_event *event)
 {
     struct api_error error;
     if (event->reason == FINISH_CANCELLED) {
         api_error_set(&error, API_ERROR_STOPPING, NULL, "the server is stopping");
-        fail(completion, &error, 1000, "cancelled");
+        fail(completion, &error, 1000, OUTCOME_CANCELLED);
         return;
     }
-    api_error_set(&error, kind_of(event->failure), event->failure == FAILURE_TOO_LONG ? "prompt" : NULL, "%s",
+    api_error_set(&error, failures[event->failure].kind, event->failure == FAILURE_TOO_LONG ? "prompt" : NULL, "%s",
                   event->message);
     if (api_error_status(error.kind) == 500)
         log_error(completion->service->log, "%s: %s", completion->id, event->message);
-    fail(completion, &error, event->retry_after_ms, "failed");
+    fail(completion, &error, event->retry_after_ms, failures[event->failure].outcome);
 }
 
 static void on_event(struct generation_event *event, void *context)
@@ -324,6 +372,8 @@ static void on_event(struct generation_event *event, void *context)
             fail_for_event(completion, event);
         else if (completion->request.stream.stream)
             stream_event(completion, choice, text_from);
+        else if (completion->n_running == 0 && completion->endpoint == ENDPOINT_PREFILL)
+            send_prefilled(completion);
         else if (completion->n_running == 0)
             send_whole(completion);
     }
@@ -334,6 +384,8 @@ static void on_event(struct generation_event *event, void *context)
     generation_destroy(choice->generation);
     choice->generation = NULL;
     if (completion->n_running == 0) {
+        if (!completion->has_outcome)
+            completion->outcome = natural_outcome(completion);
         log_request(completion);
         destroy(completion);
     }
@@ -355,6 +407,7 @@ static void on_prepared(uv_work_t *work, int status)
     free(completion->body);
     completion->body = NULL;
     if (completion->http == NULL || status != 0) { /* the client left, or the work was cancelled for that reason */
+        set_outcome(completion, OUTCOME_CLIENT_GONE);
         log_info(completion->service->log, "%s: client gone before it began", completion->id);
         destroy(completion);
         return;
@@ -363,7 +416,7 @@ static void on_prepared(uv_work_t *work, int status)
         struct api_error error = completion->error;
         log_info(completion->service->log, "%s: refused, %d: %s", completion->id, api_error_status(error.kind),
                  error.message);
-        fail(completion, &error, 0, "refused");
+        fail(completion, &error, 0, api_error_status(error.kind) < 500 ? OUTCOME_REFUSED : OUTCOME_OUT_OF_MEMORY);
         destroy(completion);
         return;
     }
@@ -376,9 +429,8 @@ static void on_prepared(uv_work_t *work, int status)
     }
 }
 
-void completion_service_handle(struct http_request *request, void *context)
+void completion_service_handle(struct http_request *request, struct service *service, enum service_endpoint endpoint)
 {
-    struct service *service = context;
     struct completion *completion = calloc(1, sizeof *completion);
     struct api_error error;
     api_error_set(&error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the request");
@@ -387,15 +439,16 @@ void completion_service_handle(struct http_request *request, void *context)
         return;
     }
     completion->service = service;
+    completion->endpoint = endpoint;
     completion->http = request;
     completion->created_s = (int64_t)time(NULL);
     completion->started_ns = uv_hrtime();
-    set_id(completion->id, sizeof completion->id);
-    service->n_active++;
+    set_id(completion->id, sizeof completion->id, endpoint == ENDPOINT_PREFILL ? "prefill-" : "cmpl-");
+    service_request_begun(service);
     completion->body = http_request_take_body(request, &completion->body_length);
     completion->work.data = completion;
     if (completion->body == NULL || uv_queue_work(service->loop, &completion->work, prepare, on_prepared) != 0) {
-        fail(completion, &error, 0, "out of memory");
+        fail(completion, &error, 0, OUTCOME_OUT_OF_MEMORY);
         destroy(completion);
         return;
     }

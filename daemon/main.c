@@ -33,7 +33,7 @@ struct daemon {
     uv_timer_t watchdog, device_deadline;
     struct http_server *server;
     struct service *service;
-    char *model_name, *cache_dir;
+    char *model_name, *cache_dir, *state_dir;
 
     /* The worker's while loading. */
     uv_work_t load;
@@ -66,6 +66,7 @@ static void close_handles(void *context)
 static void on_service_idle(void *context)
 {
     struct daemon *daemon = context;
+    uv_timer_stop(&daemon->device_deadline); /* closing the engine saves sessions, which takes what it takes */
     if (daemon->engine != NULL)
         engine_close(daemon->engine, close_handles, daemon);
     else
@@ -157,6 +158,7 @@ static void load_model(uv_work_t *work)
         .context = (int32_t)options->context,
         .parallel = (int)options->parallel,
         .kv_memory_bytes = options->kv_memory_bytes,
+        .kv_f32 = options->kv_type == 1,
         .cache_dir = options->cache_dir != NULL ? options->cache_dir : daemon->cache_dir,
         .self_check = options->self_check,
     };
@@ -171,9 +173,17 @@ static void load_model(uv_work_t *work)
 static bool start_engine(struct daemon *daemon)
 {
     const struct executor *executor = daemon->loaded.executor;
-    struct engine_options options = {.context = daemon->loaded.context,
-                                     .parallel = (int)daemon->options.parallel,
-                                     .step_target_ms = (int)daemon->options.step_target_ms};
+    const struct daemon_options *wanted = &daemon->options;
+    struct engine_options options = {
+        .context = daemon->loaded.context,
+        .parallel = (int)wanted->parallel,
+        .step_target_ms = (int)wanted->step_target_ms,
+        .queue = (int)wanted->queue,
+        .state_dir = wanted->state_dir != NULL ? wanted->state_dir : daemon->state_dir,
+        .state_max_bytes = wanted->state_max_bytes,
+        .checkpoint_interval_s = (int)wanted->checkpoint_interval_s,
+        .log = &daemon->log,
+    };
     daemon->load_status = engine_create(&daemon->engine, &options, daemon->loaded.executor, daemon->tokenizer,
                                         &daemon->loop, &daemon->load_error);
     if (daemon->load_status != NPU_OK)
@@ -184,7 +194,10 @@ static bool start_engine(struct daemon *daemon)
         .tokenizer = daemon->tokenizer,
         .context = daemon->loaded.context,
         .max_prompt_tokens = kv_tokens < daemon->loaded.context ? (int32_t)kv_tokens : daemon->loaded.context,
-        .numerics = executor->numerics,
+        .executor = executor,
+        .device = daemon->loaded.device,
+        .platform = daemon->loaded.platform,
+        .driver = daemon->loaded.driver,
     };
     service_set_model(daemon->service, &model);
     return true;
@@ -217,6 +230,8 @@ static void on_response(const char *method, const char *path, int status, void *
 {
     struct daemon *daemon = context;
     log_debug(&daemon->log, "%s %.200s: %d", method, path, status);
+    if (daemon->service != NULL)
+        service_count_response(daemon->service, status);
 }
 
 /* The file's name without its folder and ".gguf". */
@@ -258,11 +273,13 @@ static bool start(struct daemon *daemon)
     struct http_server_options http;
     char message[512];
     http_server_options_init(&http);
+    http.write_timeout_ms = (uint64_t)daemon->options.client_timeout_s * 1000;
     http.on_response = on_response;
     http.context = daemon;
     daemon->model_name =
         daemon->options.model_alias != NULL ? strdup(daemon->options.model_alias) : name_of_file(daemon->options.model);
     daemon->cache_dir = paths_cache_dir();
+    daemon->state_dir = paths_state_dir();
     daemon->server = http_server_create(&daemon->loop, &http);
     if (daemon->server != NULL && daemon->model_name != NULL)
         daemon->service = service_create(&daemon->loop, daemon->server, daemon->model_name, &daemon->log);
@@ -312,6 +329,7 @@ static int run(struct daemon *daemon)
     uv_loop_close(&daemon->loop);
     free(daemon->model_name);
     free(daemon->cache_dir);
+    free(daemon->state_dir);
     if (daemon->status == EXIT_SUCCESS)
         log_info(&daemon->log, "stopped");
     return daemon->status;

@@ -37,6 +37,19 @@ static const struct option_row rows[] = {
     {"--parallel", OPTION_INTEGER, AT(parallel), "N", 1, 256, "generations that run at once (default 8)"},
     {"--kv-memory", OPTION_SIZE, AT(kv_memory_bytes), "SIZE", 1 << 20, INT64_MAX,
      "memory for the KV cache, e.g. 512M or 2G\n(default: context times parallel, if memory allows)"},
+    {"--kv-type", OPTION_CHOICE, AT(kv_type), "f16|f32", 0, 0, "precision of the KV cache (default f16)"},
+    {"--queue", OPTION_INTEGER, AT(queue), "N", 1, 65536,
+     "requests that may wait; more are answered with 429 (default 64)"},
+    {"--step-target-ms", OPTION_INTEGER, AT(step_target_ms), "MS", 1, 10000,
+     "time that a step may take while tokens are streamed (default 50)"},
+    {"--client-timeout", OPTION_INTEGER, AT(client_timeout_s), "SECONDS", 1, 3600,
+     "how long a client may leave its answer unread (default 30)"},
+    {"--state-dir", OPTION_TEXT, AT(state_dir), "DIR", 0, 0,
+     "where sessions survive eviction and restart (default: $STATE_DIRECTORY,\nelse nothing is written)"},
+    {"--state-max", OPTION_SIZE, AT(state_max_bytes), "SIZE", 1 << 20, INT64_MAX,
+     "bound for the files there; the oldest sessions go first (default 2G)"},
+    {"--checkpoint-interval", OPTION_INTEGER, AT(checkpoint_interval_s), "SECONDS", 0, 86400,
+     "how often idle sessions that changed are written; 0: only when they are\nevicted and at the end (default 60)"},
     {"--cache-dir", OPTION_TEXT, AT(cache_dir), "DIR", 0, 0,
      "compiled kernels (default: $CACHE_DIRECTORY, else $XDG_CACHE_HOME/npud,\nelse ~/.cache/npud)"},
     {"--self-check", OPTION_CHOICE, AT(self_check), "off|quick|full", 0, 0,
@@ -44,8 +57,6 @@ static const struct option_row rows[] = {
     {"--model-alias", OPTION_TEXT, AT(model_alias), "NAME", 0, 0,
      "the model's name in answers (default: the file's name)"},
     {"--log-level", OPTION_CHOICE, AT(log_level), "error|warning|info|debug", 0, 0, "(default info)"},
-    {"--step-target-ms", OPTION_INTEGER, AT(step_target_ms), "MS", 1, 10000,
-     "time that a step may take while tokens are streamed (default 50)"},
     {"--help", OPTION_FLAG, AT(help), NULL, 0, 0, "print this"},
     {"--version", OPTION_FLAG, AT(version), NULL, 0, 0, "print the version"},
 };
@@ -155,6 +166,10 @@ bool options_parse(struct daemon_options *options, int n_arguments, char *const 
         .self_check = 1,
         .log_level = LOG_LEVEL_INFO,
         .step_target_ms = 50,
+        .queue = 64,
+        .client_timeout_s = 30,
+        .state_max_bytes = 2ull << 30,
+        .checkpoint_interval_s = 60,
     };
     for (int i = 1; i < n_arguments; i++) {
         const char *value;
@@ -192,7 +207,8 @@ char *options_help(void)
     if (stream == NULL)
         return NULL;
     fputs("usage: npud --model FILE [options]\n"
-          "Serves a language model over HTTP: POST /v1/completions, GET /v1/models, GET /health.\n\n",
+          "Serves a language model over HTTP: POST /v1/completions and /v1/prefill, /v1/sessions,\n"
+          "GET /v1/models, /metrics and /health.\n\n",
           stream);
     for (int i = 0; i < N_ROWS; i++) {
         fprintf(stream, "  %s%s%s\n", rows[i].name, rows[i].value != NULL ? " " : "",

@@ -20,6 +20,12 @@ struct daemon_options {
     const char *model_alias; /* NULL: the file's name */
     int log_level; /* enum log_level */
     int64_t step_target_ms;
+    int64_t queue; /* requests that may wait */
+    int64_t client_timeout_s; /* that a client may keep an answer waiting */
+    int kv_type; /* 0 f16, 1 f32 */
+    const char *state_dir; /* NULL: paths_state_dir */
+    uint64_t state_max_bytes;
+    int64_t checkpoint_interval_s; /* 0: only at eviction and at the end */
     bool help, version;
 };
 

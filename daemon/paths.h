@@ -6,4 +6,7 @@
  * malloc'ed; NULL when there is none, or memory is out. The folder need not exist yet. */
 char *paths_cache_dir(void);
 
+/* The folder for sessions: $STATE_DIRECTORY (systemd's). malloc'ed; NULL when it is not set, or memory is out. */
+char *paths_state_dir(void);
+
 #endif

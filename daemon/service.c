@@ -9,9 +9,9 @@
 
 #include "daemon/service_internal.h"
 #include "daemon/tokenizer.h"
+#include "npu/executor.h"
 
-/* Before the model is there every route but /health answers 503. */
-static bool is_ready(struct service *service, struct http_request *request)
+bool service_check_ready(struct service *service, struct http_request *request)
 {
     if (service->ready)
         return true;
@@ -22,40 +22,77 @@ static bool is_ready(struct service *service, struct http_request *request)
     return false;
 }
 
-static void send_json(struct http_request *request, json_t *value)
+void service_send_json(struct http_request *request, char *text, size_t length)
 {
-    char *body = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
-    json_decref(value);
-    if (body == NULL) {
+    if (text == NULL) {
         struct api_error error;
         api_error_set(&error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the answer");
         http_response_send_error(request, &error);
         return;
     }
-    http_response_send(request, 200, "application/json", body, strlen(body));
-    free(body);
+    http_response_send(request, 200, "application/json", text, length);
+    free(text);
+}
+
+static void send_value(struct http_request *request, json_t *value)
+{
+    char *text = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
+    json_decref(value);
+    service_send_json(request, text, text != NULL ? strlen(text) : 0);
 }
 
 static void handle_health(struct http_request *request, void *context)
 {
-    if (is_ready(context, request))
-        send_json(request, json_pack("{s:s}", "status", "ok"));
+    if (service_check_ready(context, request))
+        send_value(request, json_pack("{s:s}", "status", "ok"));
 }
 
 static void handle_models(struct http_request *request, void *context)
 {
     struct service *service = context;
-    if (is_ready(service, request))
-        send_json(request,
-                  json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id", service->model_name,
-                            "object", "model", "created", (json_int_t)service->started_s, "owned_by", "npud"));
+    if (service_check_ready(service, request))
+        send_value(request,
+                   json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id", service->model_name,
+                             "object", "model", "created", (json_int_t)service->started_s, "owned_by", "npud"));
 }
 
 static void handle_completions(struct http_request *request, void *context)
 {
-    struct service *service = context;
-    if (is_ready(service, request))
-        completion_service_handle(request, service);
+    if (service_check_ready(context, request))
+        completion_service_handle(request, context, ENDPOINT_COMPLETIONS);
+}
+
+static void handle_prefill(struct http_request *request, void *context)
+{
+    if (service_check_ready(context, request))
+        completion_service_handle(request, context, ENDPOINT_PREFILL);
+}
+
+static void handle_metrics(struct http_request *request, void *context)
+{
+    if (service_check_ready(context, request))
+        metrics_service_handle(request, context);
+}
+
+static bool add_routes(struct service *service)
+{
+    static const struct {
+        const char *method, *path;
+        enum http_body body;
+        http_handler handler;
+    } routes[] = {
+        {"GET", "/health", HTTP_BODY_NONE, handle_health},
+        {"GET", "/metrics", HTTP_BODY_NONE, handle_metrics},
+        {"GET", "/v1/models", HTTP_BODY_NONE, handle_models},
+        {"POST", "/v1/completions", HTTP_BODY_JSON, handle_completions},
+        {"POST", "/v1/prefill", HTTP_BODY_JSON, handle_prefill},
+    };
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        if (!http_server_route(service->server, routes[i].method, routes[i].path, routes[i].body, routes[i].handler,
+                               service))
+            return false;
+    }
+    return session_service_add_routes(service);
 }
 
 struct service *service_create(uv_loop_t *loop, struct http_server *server, const char *model_name,
@@ -65,15 +102,24 @@ struct service *service_create(uv_loop_t *loop, struct http_server *server, cons
     if (service == NULL)
         return NULL;
     service->loop = loop;
+    service->server = server;
     service->model_name = model_name;
     service->log = log;
     service->started_s = (int64_t)time(NULL);
-    if (http_server_route(server, "GET", "/health", HTTP_BODY_NONE, handle_health, service) &&
-        http_server_route(server, "GET", "/v1/models", HTTP_BODY_NONE, handle_models, service) &&
-        http_server_route(server, "POST", "/v1/completions", HTTP_BODY_JSON, handle_completions, service))
+    if (add_routes(service))
         return service;
     free(service);
     return NULL;
+}
+
+/* The largest session file: the K/V of a whole context (of twice the precision, too, if the KV cache has room for as
+ * much), its tokens, and what describes them. */
+static size_t session_file_bytes(const struct service_model *model)
+{
+    size_t blocks = 2 * (((size_t)model->max_prompt_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS);
+    if (blocks > (size_t)model->executor->n_blocks)
+        blocks = (size_t)model->executor->n_blocks;
+    return blocks * (model->executor->block_bytes + KV_BLOCK_TOKENS * sizeof(int32_t) + 256) + 64 * 1024;
 }
 
 void service_set_model(struct service *service, const struct service_model *model)
@@ -87,8 +133,20 @@ void service_set_model(struct service *service, const struct service_model *mode
             service->max_piece_bytes = length;
     }
     snprintf(service->fingerprint, sizeof service->fingerprint, "npud-%s-%016llx", NPUD_VERSION,
-             (unsigned long long)model->numerics);
+             (unsigned long long)model->executor->numerics);
+    http_server_limit_files(service->server, session_file_bytes(model));
     service->ready = true;
+}
+
+void service_count_response(struct service *service, int status)
+{
+    if (status > 0 && status < (int)(sizeof service->responses / sizeof *service->responses))
+        service->responses[status]++;
+}
+
+void service_request_begun(struct service *service)
+{
+    service->n_active++;
 }
 
 void service_request_done(struct service *service)

@@ -1,5 +1,5 @@
-/* The API over HTTP: GET /health, GET /v1/models, POST /v1/completions. Requests become generations of the engine, its
- * events become answers. Thread: the loop's. */
+/* The API over HTTP: GET /health, /metrics and /v1/models, POST /v1/completions and /v1/prefill, and /v1/sessions.
+ * Requests become generations of the engine, or questions to it; its events become answers. Thread: the loop's. */
 #ifndef DAEMON_SERVICE_H
 #define DAEMON_SERVICE_H
 
@@ -8,6 +8,7 @@
 #include <uv.h>
 
 struct engine;
+struct executor;
 struct http_server;
 struct log;
 struct service;
@@ -23,11 +24,15 @@ struct service_model {
     const struct tokenizer *tokenizer;
     int32_t context; /* positions of one session */
     int32_t max_prompt_tokens; /* at most context; less when the KV cache is smaller than one context */
-    uint64_t numerics; /* for system_fingerprint */
+    const struct executor *executor; /* its constants, and what any thread may ask of it */
+    const char *device, *platform, *driver; /* for /metrics */
 };
 
 /* Borrowed until the service is idle after service_close. */
 void service_set_model(struct service *service, const struct service_model *model);
+
+/* Counts an answer of the HTTP server, for /metrics: for http_server_options.on_response. */
+void service_count_response(struct service *service, int status);
 
 /* Once the HTTP server has stopped: calls on_idle when no request is left in the engine or the worker pool (perhaps at
  * once). */

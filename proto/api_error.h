@@ -18,6 +18,7 @@
     X(NOT_FOUND, 404, "invalid_request_error", "not_found")                                                            \
     X(METHOD_NOT_ALLOWED, 405, "invalid_request_error", "method_not_allowed")                                          \
     X(TIMEOUT, 408, "invalid_request_error", "request_timeout")                                                        \
+    X(CONFLICT, 409, "invalid_request_error", "conflict")                                                              \
     X(LENGTH_REQUIRED, 411, "invalid_request_error", "length_required")                                                \
     X(BODY_TOO_LARGE, 413, "invalid_request_error", "body_too_large")                                                  \
     X(TARGET_TOO_LONG, 414, "invalid_request_error", "target_too_long")                                                \

@@ -113,15 +113,20 @@ static bool read_counts(struct completion_request *request, const json_t *object
     return true;
 }
 
-static bool read_request(struct completion_request *request, const json_t *object, const struct request_limits *limits,
-                         struct api_error *error)
+static bool read_names(struct completion_request *request, const json_t *object, struct api_error *error)
 {
     char *ignored = NULL; /* any model name is served by the loaded model, but it must be a name */
     bool ok = json_read_string(object, "model", REQUEST_MAX_NAME_BYTES, &ignored, error) &&
               json_read_string(object, "user", REQUEST_MAX_NAME_BYTES, &ignored, error);
     free(ignored);
     return ok &&
-           json_read_string(object, "prompt_cache_key", REQUEST_MAX_NAME_BYTES, &request->prompt_cache_key, error) &&
+           json_read_string(object, "prompt_cache_key", REQUEST_MAX_NAME_BYTES, &request->prompt_cache_key, error);
+}
+
+static bool read_completion(struct completion_request *request, const json_t *object,
+                            const struct request_limits *limits, struct api_error *error)
+{
+    return read_names(request, object, error) &&
            request_refuse_field(object, "best_of", "every choice is returned; use n", error) &&
            request_refuse_field(object, "suffix", "text is only continued, not inserted", error) &&
            read_prompt(request, object, limits, error) && read_counts(request, object, error) &&
@@ -130,18 +135,58 @@ static bool read_request(struct completion_request *request, const json_t *objec
            queue_fields_read(&request->queue, object, error);
 }
 
-bool completion_request_decode(struct completion_request *request, const char *body, size_t length,
-                               const struct request_limits *limits, struct api_error *error)
+static bool read_prefill(struct completion_request *request, const json_t *object, const struct request_limits *limits,
+                         struct api_error *error)
+{
+    request->n = 1;
+    request->logprobs = -1;
+    request->sampling = (struct sampling_fields){.top_p = 1, .repeat_penalty = 1};
+    if (!read_names(request, object, error))
+        return false;
+    if (request->prompt_cache_key == NULL || request->prompt_cache_key[0] == '\0')
+        return api_error_set(error, API_ERROR_MISSING_PARAMETER, "prompt_cache_key",
+                             "prompt_cache_key is required: the name of the session that keeps the prompt");
+    struct stream_fields stream;
+    if (!stream_fields_read(&stream, object, error))
+        return false;
+    if (stream.stream)
+        return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, "stream",
+                             "stream is not supported: there is no text to stream");
+    if (!read_prompt(request, object, limits, error))
+        return false;
+    if (request->n_prompts != 1)
+        return api_error_set(error, API_ERROR_INVALID_VALUE, "prompt", "prompt must be one prompt, not %d",
+                             request->n_prompts);
+    return queue_fields_read(&request->queue, object, error);
+}
+
+typedef bool (*object_reader)(struct completion_request *request, const json_t *object,
+                              const struct request_limits *limits, struct api_error *error);
+
+static bool decode(struct completion_request *request, object_reader read, const char *body, size_t length,
+                   const struct request_limits *limits, struct api_error *error)
 {
     memset(request, 0, sizeof *request);
     json_t *object;
     if (!json_read_body(&object, body, length, error))
         return false;
-    bool ok = read_request(request, object, limits, error);
+    bool ok = read(request, object, limits, error);
     json_decref(object);
     if (!ok)
         completion_request_clear(request);
     return ok;
+}
+
+bool completion_request_decode(struct completion_request *request, const char *body, size_t length,
+                               const struct request_limits *limits, struct api_error *error)
+{
+    return decode(request, read_completion, body, length, limits, error);
+}
+
+bool prefill_request_decode(struct completion_request *request, const char *body, size_t length,
+                            const struct request_limits *limits, struct api_error *error)
+{
+    return decode(request, read_prefill, body, length, limits, error);
 }
 
 void completion_request_clear(struct completion_request *request)

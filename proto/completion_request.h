@@ -36,6 +36,11 @@ struct completion_request {
 /* On failure nothing is left to clear. */
 bool completion_request_decode(struct completion_request *request, const char *body, size_t length,
                                const struct request_limits *limits, struct api_error *error);
+
+/* POST /v1/prefill: one prompt, a prompt_cache_key, and how urgent it is; n and max_tokens come out as 1 and 0. */
+bool prefill_request_decode(struct completion_request *request, const char *body, size_t length,
+                            const struct request_limits *limits, struct api_error *error);
+
 void completion_request_clear(struct completion_request *request);
 
 #endif

@@ -90,13 +90,41 @@ static json_t *rate_value(int64_t n, double ms)
     return n > 0 && ms > 0 ? json_real((double)n * 1000 / ms) : json_null();
 }
 
+static json_t *text_or_null(const char *text, const char *null)
+{
+    return strcmp(text, null) == 0 ? json_null() : json_string(text);
+}
+
+static json_t *cache_value(const struct response_cache *cache)
+{
+    bool restored = cache->restored > 0;
+    return json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "cached", (json_int_t)cache->cached, "source",
+                     cache->source, "session", text_or_null(cache->session, ""), "from_session",
+                     text_or_null(cache->from, ""), "miss", text_or_null(cache->miss, "none"), "differs_at",
+                     cache->differs_at >= 0 ? json_integer(cache->differs_at) : json_null(), "restored",
+                     (json_int_t)cache->restored, "restore_ms", restored ? json_real(cache->restore_ms) : json_null(),
+                     "recompute_ms",
+                     restored && cache->recompute_ms > 0 ? json_real(cache->recompute_ms) : json_null());
+}
+
+/* "cache" is the first choice's, "caches" has all of them when there are several. */
 static json_t *timings_value(const struct response_timings *timings)
 {
-    return json_pack("{s:I, s:f, s:o, s:I, s:f, s:o, s:I}", "prompt_n", (json_int_t)timings->prompt_n, "prompt_ms",
-                     timings->prompt_ms, "prompt_per_second", rate_value(timings->prompt_n, timings->prompt_ms),
-                     "predicted_n", (json_int_t)timings->predicted_n, "predicted_ms", timings->predicted_ms,
-                     "predicted_per_second", rate_value(timings->predicted_n - 1, timings->predicted_ms), "cached_n",
-                     (json_int_t)timings->cached_n);
+    json_t *value = json_pack(
+        "{s:I, s:f, s:o, s:I, s:f, s:o, s:I}", "prompt_n", (json_int_t)timings->prompt_n, "prompt_ms",
+        timings->prompt_ms, "prompt_per_second", rate_value(timings->prompt_n, timings->prompt_ms), "predicted_n",
+        (json_int_t)timings->predicted_n, "predicted_ms", timings->predicted_ms, "predicted_per_second",
+        rate_value(timings->predicted_n - 1, timings->predicted_ms), "cached_n", (json_int_t)timings->cached_n);
+    bool ok = timings->n_caches == 0 || json_object_set_new(value, "cache", cache_value(&timings->caches[0])) == 0;
+    json_t *list = timings->n_caches > 1 ? json_array() : NULL;
+    for (int i = 0; list != NULL && i < timings->n_caches; i++)
+        ok = json_array_append_new(list, cache_value(&timings->caches[i])) == 0 && ok;
+    if (timings->n_caches > 1)
+        ok = json_object_set_new(value, "caches", list) == 0 && ok;
+    if (ok)
+        return value;
+    json_decref(value);
+    return NULL;
 }
 
 /* choices is taken. */
@@ -134,6 +162,17 @@ char *completion_response_json(const struct response_head *head, const struct re
         return NULL;
     }
     return dump(root, ret_length);
+}
+
+char *prefill_response_json(const struct response_head *head, const char *session, const char *key,
+                            const struct response_usage *usage, const struct response_timings *timings,
+                            size_t *ret_length)
+{
+    return dump(json_pack("{s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "id", head->id, "object", "prefill",
+                          "created", (json_int_t)head->created, "model", head->model, "system_fingerprint",
+                          head->fingerprint, "session", session, "prompt_cache_key", key, "usage", usage_value(usage),
+                          "timings", timings_value(timings)),
+                ret_length);
 }
 
 static char *frame(char *json, size_t length, size_t *ret_length)

@@ -48,13 +48,31 @@ struct response_usage {
     int64_t prompt_tokens, cached_tokens, completion_tokens;
 };
 
+/* What one choice found in the KV cache. */
+struct response_cache {
+    char session[20]; /* the id of the session that it works in; empty: none */
+    char from[20]; /* of the session that the prefix came from; empty: none, or not known */
+    const char *source; /* "none", "resident", "shared" or "disk" */
+    const char *miss; /* why not more: "none", "first_use", "differs", "evicted" or "damaged" */
+    int64_t cached, restored; /* tokens; of these, read from disk */
+    int64_t differs_at; /* the first position that differs from the history; -1: none does */
+    double restore_ms, recompute_ms; /* what reading took, and what computing would have; meant when restored > 0 */
+};
+
 struct response_timings {
     int64_t prompt_n; /* computed, without the cached ones */
     double prompt_ms;
     int64_t predicted_n;
     double predicted_ms; /* from the first token to the last: predicted_n - 1 steps */
     int64_t cached_n;
+    const struct response_cache *caches; /* one for each choice */
+    int n_caches;
 };
+
+/* The answer of POST /v1/prefill: the prompt is resident in the session named key. */
+char *prefill_response_json(const struct response_head *head, const char *session, const char *key,
+                            const struct response_usage *usage, const struct response_timings *timings,
+                            size_t *ret_length);
 
 char *completion_response_json(const struct response_head *head, const struct response_choice *choices, int n_choices,
                                const struct response_usage *usage, const struct response_timings *timings,

@@ -14,7 +14,7 @@
 #include "daemon/paths.h"
 
 enum {
-    MAX_ARGUMENTS = 32
+    MAX_ARGUMENTS = 48
 };
 
 /* Splits text at spaces. */
@@ -61,6 +61,12 @@ static void defaults_hold(void **state)
     assert_int_equal(o.self_check, 1);
     assert_int_equal(o.log_level, LOG_LEVEL_INFO);
     assert_int_equal(o.step_target_ms, 50);
+    assert_int_equal(o.queue, 64);
+    assert_int_equal(o.client_timeout_s, 30);
+    assert_int_equal(o.kv_type, 0);
+    assert_null(o.state_dir);
+    assert_int_equal(o.state_max_bytes, 2ull << 30);
+    assert_int_equal(o.checkpoint_interval_s, 60);
     assert_false(o.help || o.version);
 }
 
@@ -69,9 +75,11 @@ static void every_option_is_read_in_both_forms(void **state)
     (void)state;
     static const char *const forms[] = {
         "--model m --listen [::1]:0 --device 1 --context 512 --parallel 3 --kv-memory 2G --cache-dir /c --self-check "
-        "full --model-alias a --log-level debug --step-target-ms 20",
+        "full --model-alias a --log-level debug --step-target-ms 20 --queue 1 --client-timeout 5 --kv-type f32 "
+        "--state-dir /s --state-max 5M --checkpoint-interval 0",
         "--model=m --listen=[::1]:0 --device=1 --context=512 --parallel=3 --kv-memory=2g --cache-dir=/c "
-        "--self-check=full --model-alias=a --log-level=debug --step-target-ms=20"};
+        "--self-check=full --model-alias=a --log-level=debug --step-target-ms=20 --queue=1 --client-timeout=5 "
+        "--kv-type=f32 --state-dir=/s --state-max=5m --checkpoint-interval=0"};
     for (int i = 0; i < 2; i++) {
         struct daemon_options o;
         taken(&o, forms[i]);
@@ -86,6 +94,12 @@ static void every_option_is_read_in_both_forms(void **state)
         assert_string_equal(o.model_alias, "a");
         assert_int_equal(o.log_level, LOG_LEVEL_DEBUG);
         assert_int_equal(o.step_target_ms, 20);
+        assert_int_equal(o.queue, 1);
+        assert_int_equal(o.client_timeout_s, 5);
+        assert_int_equal(o.kv_type, 1);
+        assert_string_equal(o.state_dir, "/s");
+        assert_int_equal(o.state_max_bytes, 5 << 20);
+        assert_int_equal(o.checkpoint_interval_s, 0);
     }
 }
 
@@ -131,6 +145,14 @@ static void wrong_options_are_named(void **state)
     refused("--model m --self-check quic", "one of off|quick|full");
     refused("--model m --log-level loud", "one of error|warning|info|debug");
     refused("--model m --step-target-ms 0", "from 1 to 10000");
+    refused("--model m --queue 0", "--queue must be a number from 1 to 65536, not '0'");
+    refused("--model m --queue 65537", "from 1 to 65536");
+    refused("--model m --client-timeout 0", "--client-timeout must be a number from 1 to 3600, not '0'");
+    refused("--model m --client-timeout 1.5", "not '1.5'");
+    refused("--model m --kv-type q8", "--kv-type must be one of f16|f32, not 'q8'");
+    refused("--model m --state-dir=", "--state-dir must not be empty");
+    refused("--model m --state-max 1M1", "--state-max must be at least 1048576 bytes");
+    refused("--model m --checkpoint-interval 86401", "--checkpoint-interval must be a number from 0 to 86400");
     refused("--help=yes", "--help takes no value");
 }
 
@@ -144,9 +166,25 @@ static void help_names_every_option_and_needs_no_model(void **state)
     assert_true(o.version);
     char *help = options_help();
     assert_non_null(help);
-    static const char *const names[] = {
-        "--model",      "--listen",    "--device",         "--context",     "--parallel", "--kv-memory", "--cache-dir",
-        "--self-check", "--log-level", "--step-target-ms", "--model-alias", "--help",     "--version"};
+    static const char *const names[] = {"--model",
+                                        "--listen",
+                                        "--device",
+                                        "--context",
+                                        "--parallel",
+                                        "--kv-memory",
+                                        "--cache-dir",
+                                        "--self-check",
+                                        "--log-level",
+                                        "--step-target-ms",
+                                        "--model-alias",
+                                        "--help",
+                                        "--version",
+                                        "--queue",
+                                        "--kv-type",
+                                        "--client-timeout",
+                                        "--state-dir",
+                                        "--state-max",
+                                        "--checkpoint-interval"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         assert_non_null(strstr(help, names[i]));
     free(help);
@@ -180,6 +218,27 @@ static void the_cache_folder_follows_the_environment(void **state)
     expect_cache_dir(NULL);
     unsetenv("HOME");
     expect_cache_dir(NULL);
+}
+
+static void expect_state_dir(const char *expected)
+{
+    char *path = paths_state_dir();
+    assert_true((path == NULL) == (expected == NULL));
+    if (path != NULL)
+        assert_string_equal(path, expected);
+    free(path);
+}
+
+static void the_state_folder_is_the_service_manager_s(void **state)
+{
+    (void)state;
+    unsetenv("STATE_DIRECTORY");
+    expect_state_dir(NULL);
+    setenv("STATE_DIRECTORY", "/var/lib/npud:/other", 1);
+    expect_state_dir("/var/lib/npud");
+    setenv("STATE_DIRECTORY", "relative", 1);
+    expect_state_dir(NULL);
+    unsetenv("STATE_DIRECTORY");
 }
 
 static void log_lines_have_priorities_and_no_control_characters(void **state)
@@ -218,6 +277,7 @@ int main(void)
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(help_names_every_option_and_needs_no_model),
         cmocka_unit_test(the_cache_folder_follows_the_environment),
+        cmocka_unit_test(the_state_folder_is_the_service_manager_s),
         cmocka_unit_test(log_lines_have_priorities_and_no_control_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

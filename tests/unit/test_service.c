@@ -1,234 +1,5 @@
-/* The service over HTTP with a fake engine, whose events the test writes, and a fake tokenizer: one token a byte. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "daemon/engine.h"
-#include "daemon/log.h"
-#include "daemon/service.h"
-#include "proto/http_server.h"
-#include "tests/unit/http_client.h"
-
-enum {
-    FAKE_VOCABULARY = 256
-};
-
-static const char *fake_piece(int32_t token, size_t *length)
-{
-    static char bytes[FAKE_VOCABULARY][2];
-    bytes[token][0] = (char)token;
-    *length = 1;
-    return bytes[token];
-}
-
-#include "tests/unit/fake_tokenizer.h"
-
-enum {
-    CONTEXT = 64,
-    MAX_GENERATIONS = 1100,
-};
-
-/* ---- fakes ---- */
-
-struct engine {
-    struct generation *submitted[MAX_GENERATIONS]; /* NULL once finished */
-    bool cancelled[MAX_GENERATIONS];
-    int n_submitted, n_cancelled, n_paused;
-};
-
-void engine_submit(struct engine *engine, struct generation *generation)
-{
-    assert_in_range(engine->n_submitted, 0, MAX_GENERATIONS - 1);
-    engine->submitted[engine->n_submitted++] = generation;
-}
-
-void engine_cancel(struct engine *engine, struct generation *generation)
-{
-    for (int i = 0; i < engine->n_submitted; i++) {
-        if (engine->submitted[i] == generation && !engine->cancelled[i]) {
-            engine->cancelled[i] = true;
-            engine->n_cancelled++;
-        }
-    }
-}
-
-void engine_pause(struct engine *engine, struct generation *generation, bool paused)
-{
-    assert_non_null(generation);
-    engine->n_paused += paused ? 1 : -1;
-}
-
-/* ---- fixture ---- */
-
-struct fixture {
-    uv_loop_t loop;
-    struct http_server *server;
-    struct service *service;
-    struct engine engine;
-    struct log log;
-    int log_ends[2];
-    bool http_stopped, idle;
-};
-
-static char received[HTTP_CLIENT_BYTES];
-
-static void turn(struct fixture *f)
-{
-    uv_run(&f->loop, UV_RUN_NOWAIT);
-}
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    struct http_server_options options;
-    char message[256];
-    http_server_options_init(&options);
-    assert_int_equal(uv_loop_init(&f->loop), 0);
-    f->server = http_server_create(&f->loop, &options);
-    assert_int_equal(pipe(f->log_ends), 0);
-    f->log = (struct log){.level = LOG_LEVEL_INFO, .descriptor = f->log_ends[1]};
-    f->service = service_create(&f->loop, f->server, "test-model", &f->log);
-    assert_non_null(f->service);
-    assert_true(http_server_listen(f->server, "127.0.0.1:0", message, sizeof message));
-    *state = f;
-    return 0;
-}
-
-static void make_ready(struct fixture *f)
-{
-    struct service_model model = {
-        .engine = &f->engine, .context = CONTEXT, .max_prompt_tokens = CONTEXT, .numerics = 0x1234};
-    service_set_model(f->service, &model);
-}
-
-static void on_http_stopped(void *context)
-{
-    ((struct fixture *)context)->http_stopped = true;
-}
-
-static void on_idle(void *context)
-{
-    ((struct fixture *)context)->idle = true;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    http_server_stop(f->server, 0, on_http_stopped, f);
-    uv_run(&f->loop, UV_RUN_DEFAULT);
-    assert_true(f->http_stopped);
-    for (int i = 0; i < f->engine.n_submitted; i++)
-        assert_null(f->engine.submitted[i]); /* the test has finished every generation */
-    service_close(f->service, on_idle, f);
-    assert_true(f->idle);
-    service_destroy(f->service);
-    http_server_destroy(f->server);
-    assert_int_equal(uv_loop_close(&f->loop), 0);
-    close(f->log_ends[0]);
-    close(f->log_ends[1]);
-    free(f);
-    return 0;
-}
-
-static int post(struct fixture *f, const char *body)
-{
-    int client = http_client_connect(&f->loop, http_server_address(f->server, 0));
-    char *text = malloc(strlen(body) + 256);
-    int n = sprintf(text,
-                    "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                    "Content-Length: %zu\r\n\r\n%s",
-                    strlen(body), body);
-    http_client_send(&f->loop, client, text, (size_t)n);
-    free(text);
-    return client;
-}
-
-static const char *receive(struct fixture *f, int client, const char *until)
-{
-    http_client_receive(&f->loop, client, until, received);
-    if (until != NULL && strstr(received, until) == NULL)
-        fail_msg("expected %s\ngot %.2000s", until, received);
-    return received;
-}
-
-static void wait_submitted(struct fixture *f, int n)
-{
-    uint64_t deadline = uv_hrtime() + 10ull * 1000 * 1000 * 1000;
-    while (f->engine.n_submitted < n) {
-        assert_true(uv_hrtime() < deadline);
-        turn(f);
-    }
-}
-
-static void wait_cancelled(struct fixture *f, int n)
-{
-    uint64_t deadline = uv_hrtime() + 10ull * 1000 * 1000 * 1000;
-    while (f->engine.n_cancelled < n) {
-        assert_true(uv_hrtime() < deadline);
-        turn(f);
-    }
-}
-
-static void deliver(struct fixture *f, int index, struct generation_event *event)
-{
-    struct generation *generation = f->engine.submitted[index];
-    assert_non_null(generation);
-    event->generation = generation;
-    if (event->finished)
-        f->engine.submitted[index] = NULL;
-    generation->on_event(event, generation->context);
-}
-
-/* Text that came with one token for each of its bytes. */
-static void say(struct fixture *f, int index, const char *text, uint32_t text_start)
-{
-    struct generation_event *event = calloc(1, sizeof *event);
-    event->text = strdup(text);
-    event->text_length = strlen(text);
-    event->n_tokens = (int)strlen(text);
-    event->tokens = calloc(strlen(text) + 1, sizeof *event->tokens);
-    for (int i = 0; i < event->n_tokens; i++)
-        event->tokens[i] = (struct generation_token){.token = (unsigned char)text[i],
-                                                     .has_logprob = true,
-                                                     .logprob = -0.5f,
-                                                     .text_start = text_start + (uint32_t)i,
-                                                     .text_length = 1};
-    deliver(f, index, event);
-}
-
-static void finish(struct fixture *f, int index, enum finish_reason reason, const char *message)
-{
-    struct generation_event *event = calloc(1, sizeof *event);
-    event->text = calloc(1, 1);
-    event->finished = true;
-    event->reason = reason;
-    snprintf(event->message, sizeof event->message, "%s", message);
-    event->usage = (struct generation_usage){.prompt_tokens = f->engine.n_submitted > 0 ? 3 : 0,
-                                             .cached_tokens = 2,
-                                             .completion_tokens = 5,
-                                             .prompt_ms = 2,
-                                             .predicted_ms = 8,
-                                             .first_token_ms = 4.5};
-    deliver(f, index, event);
-}
-
-static const char *read_log(struct fixture *f)
-{
-    static char text[4096];
-    ssize_t n = read(f->log_ends[0], text, sizeof text - 1);
-    assert_true(n > 0);
-    text[n] = '\0';
-    return text;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+/* Completions over HTTP, from a request to its answer. */
+#include "tests/unit/service_fixture.h"
 
 /* ---- tests ---- */
 
@@ -266,7 +37,7 @@ static void a_whole_answer_collects_the_events(void **state)
     say(f, 0, "he", 0);
     say(f, 0, "llo", 2);
     finish(f, 0, FINISH_STOP, "");
-    receive(f, client, "\"cached_n\":2}}");
+    receive(f, client, "\"recompute_ms\":null}}}");
     assert_memory_equal(received, "HTTP/1.1 200 OK\r\n", 17);
     assert_non_null(strstr(received, "\"object\":\"text_completion\""));
     assert_non_null(strstr(received, "\"model\":\"test-model\""));
@@ -559,6 +330,131 @@ static void a_stream_that_nobody_reads_pauses_its_generations(void **state)
     finish(f, 2, FINISH_CANCELLED, "");
 }
 
+static int setup_impatient(void **state)
+{
+    return setup_with(state, 200);
+}
+
+static void a_stream_that_stays_unread_is_cancelled(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post(f, "{\"prompt\":\"abc\",\"stream\":true}");
+    wait_submitted(f, 1);
+    char *block = calloc(1, 10 * 1000 + 1);
+    memset(block, 'x', 10 * 1000);
+    for (uint32_t n = 0; n < 5000 && f->engine.n_paused == 0; n++)
+        say(f, 0, block, n * 10 * 1000);
+    free(block);
+    assert_int_equal(f->engine.n_paused, 1);
+    /* A byte now and then is not reading: what counts is that the buffer becomes free. */
+    uint64_t deadline = uv_hrtime() + 10ull * 1000 * 1000 * 1000;
+    while (f->engine.n_cancelled == 0) {
+        ssize_t got = read(client, received, 1);
+        (void)got;
+        turn(f);
+        assert_true(uv_hrtime() < deadline);
+    }
+    finish(f, 0, FINISH_CANCELLED, "");
+    assert_non_null(strstr(read_log(f), ", client did not read\n"));
+    close(client);
+}
+
+static void finish_with_cache(struct fixture *f, int index, struct cache_report cache)
+{
+    struct generation_event *event = calloc(1, sizeof *event);
+    event->finished = true;
+    event->reason = FINISH_LENGTH;
+    event->usage = (struct generation_usage){.prompt_tokens = 40, .cached_tokens = cache.n_cached, .cache = cache};
+    deliver(f, index, event);
+}
+
+static void timings_tell_what_was_cached_and_why_not_more(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post(f, "{\"prompt\":\"abc\"}");
+    wait_submitted(f, 1);
+    finish_with_cache(f, 0,
+                      (struct cache_report){.n_cached = 17,
+                                            .source = CACHE_SOURCE_SHARED,
+                                            .session_id = 0xa1,
+                                            .source_id = 0xb2,
+                                            .miss = CACHE_MISS_DIFFERS,
+                                            .differs_at = 17});
+    receive(f, client, "}}}");
+    assert_non_null(strstr(received, "\"cached_n\":17,\"cache\":{\"cached\":17,\"source\":\"shared\","
+                                     "\"session\":\"00000000000000a1\",\"from_session\":\"00000000000000b2\","
+                                     "\"miss\":\"differs\",\"differs_at\":17,\"restored\":0,\"restore_ms\":null,"
+                                     "\"recompute_ms\":null}"));
+    close(client);
+
+    client = post(f, "{\"prompt\":[\"abc\",\"de\"]}");
+    wait_submitted(f, 3);
+    finish_with_cache(f, 2,
+                      (struct cache_report){.n_cached = 32,
+                                            .source = CACHE_SOURCE_DISK,
+                                            .session_id = 0xc3,
+                                            .source_id = 0xc3,
+                                            .differs_at = -1,
+                                            .n_restored = 32,
+                                            .restore_ms = 1.5,
+                                            .recompute_ms = 99.5});
+    finish_with_cache(f, 1, (struct cache_report){.miss = CACHE_MISS_FIRST_USE, .session_id = 0xd4, .differs_at = -1});
+    receive(f, client, "]}}");
+    assert_non_null(strstr(received, "\"cache\":{\"cached\":0,\"source\":\"none\",\"session\":\"00000000000000d4\","
+                                     "\"from_session\":null,\"miss\":\"first_use\",\"differs_at\":null,"));
+    assert_non_null(strstr(received, "{\"cached\":32,\"source\":\"disk\",\"session\":\"00000000000000c3\","
+                                     "\"from_session\":\"00000000000000c3\",\"miss\":null,\"differs_at\":null,"
+                                     "\"restored\":32,\"restore_ms\":1.5,\"recompute_ms\":99.5}]}}"));
+    close(client);
+}
+
+static void a_prefill_reads_the_prompt_and_says_where_it_is(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post_to(f, "/v1/prefill",
+                         "{\"prompt\":\"abc\",\"prompt_cache_key\":\"k\\u00e4\",\"priority\":2,\"max_tokens\":5}");
+    wait_submitted(f, 1);
+    const struct generation *g = f->engine.submitted[0];
+    assert_memory_equal(g->id, "prefill-", 8);
+    assert_true(g->n_prompt == 3 && g->max_tokens == 0 && !g->echo && g->priority == 2 && g->n_logprobs == -1);
+    assert_string_equal(g->session_key, "k\xc3\xa4");
+    finish_with_cache(f, 0, (struct cache_report){.session_id = 0xa1, .miss = CACHE_MISS_FIRST_USE, .differs_at = -1});
+    receive(f, client, "}}}");
+    assert_memory_equal(received, "HTTP/1.1 200 ", 13);
+    assert_non_null(strstr(received, "\"object\":\"prefill\""));
+    assert_non_null(
+        strstr(received, "\"session\":\"00000000000000a1\",\"prompt_cache_key\":\"k\xc3\xa4\",\"usage\":{"));
+    assert_non_null(strstr(received, "\"prompt_tokens\":40"));
+    assert_non_null(strstr(read_log(f), ", prefilled\n"));
+    close(client);
+}
+
+static void a_wrong_prefill_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const cases[][2] = {
+        {"{\"prompt\":\"abc\"}", "\"param\":\"prompt_cache_key\",\"code\":\"missing_required_parameter\""},
+        {"{\"prompt\":\"abc\",\"prompt_cache_key\":\"\"}", "missing_required_parameter"},
+        {"{\"prompt_cache_key\":\"k\"}", "\"param\":\"prompt\",\"code\":\"missing_required_parameter\""},
+        {"{\"prompt\":[\"a\",\"b\"],\"prompt_cache_key\":\"k\"}", "prompt must be one prompt, not 2"},
+        {"{\"prompt\":\"a\",\"prompt_cache_key\":\"k\",\"stream\":true}", "\"code\":\"unsupported_parameter\""},
+        {"{\"prompt\":\"a\",\"prompt_cache_key\":\"k\",\"priority\":10}", "priority must be an integer from 0 to 9"},
+    };
+    make_ready(f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int client = post_to(f, "/v1/prefill", cases[i][0]);
+        receive(f, client, "\"code\":\"");
+        assert_memory_equal(received, "HTTP/1.1 400 ", 13);
+        if (strstr(received, cases[i][1]) == NULL)
+            fail_msg("%s\nexpected %s\ngot %s", cases[i][0], cases[i][1], received);
+        close(client);
+    }
+    assert_int_equal(f->engine.n_submitted, 0);
+}
+
 static void closing_waits_for_the_last_generation(void **state)
 {
     struct fixture *f = *state;
@@ -588,6 +484,10 @@ int main(void)
         TEST(prompts_that_do_not_fit_are_refused_with_both_numbers),
         TEST(an_empty_prompt_starts_at_the_beginning),
         TEST(a_stream_that_nobody_reads_pauses_its_generations),
+        cmocka_unit_test_setup_teardown(a_stream_that_stays_unread_is_cancelled, setup_impatient, teardown),
+        TEST(timings_tell_what_was_cached_and_why_not_more),
+        TEST(a_prefill_reads_the_prompt_and_says_where_it_is),
+        TEST(a_wrong_prefill_is_refused),
         TEST(closing_waits_for_the_last_generation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

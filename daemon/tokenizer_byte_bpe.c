@@ -104,8 +104,15 @@ static enum npu_status byte_bpe_encode(const struct text_encoder *encoder, const
 {
     const struct byte_bpe *bpe = (const struct byte_bpe *)encoder;
     struct encoding encoding = {.bpe = bpe, .tokens = tokens};
-    enum npu_status status = pretokenizer_split(bpe->pretokenizer, text, length, encode_word, &encoding, error);
+    char *composed = NULL;
+    enum npu_status status = NPU_OK;
+    if (pretokenizer_wants_composed(bpe->pretokenizer))
+        status = text_compose(text, length, &composed, &length, error);
+    if (status == NPU_OK)
+        status = pretokenizer_split(bpe->pretokenizer, composed != NULL ? composed : text, length, encode_word,
+                                    &encoding, error);
     merge_work_free(&encoding.work);
+    free(composed);
     return status;
 }
 

@@ -93,6 +93,14 @@ enum npu_status pretokenizer_split(const struct pretokenizer *pretokenizer, cons
                                    word_consumer *consumer, void *context, struct npu_error *error);
 bool pretokenizer_ignores_merges(const struct pretokenizer *pretokenizer); /* a word that is a token is that token */
 bool pretokenizer_adds_bos(const struct pretokenizer *pretokenizer); /* unless the file says otherwise */
+bool pretokenizer_wants_composed(const struct pretokenizer *pretokenizer); /* text_compose comes first */
+
+/* -- normalization: tokenizer_normalize.c ------------------------------------------------------------------------- */
+
+/* Text in Unicode's form C, which the caller frees; *ret_copy is NULL where text is it already. Bytes that are not UTF-8
+ * stay as they are. */
+enum npu_status text_compose(const char *text, size_t length, char **ret_copy, size_t *ret_length,
+                             struct npu_error *error);
 
 /* -- merging: tokenizer_merge.c ----------------------------------------------------------------------------------- */
 

@@ -35,14 +35,15 @@ struct definition {
     const char *patterns[MAX_PATTERNS];
     bool ignores_merges;
     bool adds_bos;
+    bool wants_composed;
 };
 
 static const struct definition definitions[] = {
-    {"gpt-2", {GPT2_PATTERN}, false, false},
-    {"smollm", {"\\p{N}", GPT2_PATTERN}, false, false},
-    {"llama-bpe", {LLAMA3_PATTERN("\\p{N}{1,3}")}, true, true},
-    {"qwen2", {LLAMA3_PATTERN("\\p{N}")}, false, false},
-    {"default", {"[\\p{P}$+<=>^~|]+", GPT2_PATTERN, "\\p{N}+", "[0-9][0-9][0-9]"}, false, false},
+    {.name = "gpt-2", .patterns = {GPT2_PATTERN}},
+    {.name = "smollm", .patterns = {"\\p{N}", GPT2_PATTERN}},
+    {.name = "llama-bpe", .patterns = {LLAMA3_PATTERN("\\p{N}{1,3}")}, .ignores_merges = true, .adds_bos = true},
+    {.name = "qwen2", .patterns = {LLAMA3_PATTERN("\\p{N}")}, .wants_composed = true},
+    {.name = "default", .patterns = {"[\\p{P}$+<=>^~|]+", GPT2_PATTERN, "\\p{N}+", "[0-9][0-9][0-9]"}},
 };
 
 struct pretokenizer {
@@ -126,6 +127,11 @@ bool pretokenizer_ignores_merges(const struct pretokenizer *pretokenizer)
 bool pretokenizer_adds_bos(const struct pretokenizer *pretokenizer)
 {
     return pretokenizer->definition->adds_bos;
+}
+
+bool pretokenizer_wants_composed(const struct pretokenizer *pretokenizer)
+{
+    return pretokenizer->definition->wants_composed;
 }
 
 /* A copy of text in which every byte that belongs to no character is a '`': a symbol like U+FFFD, one byte long, and

@@ -21,6 +21,7 @@ is the token of that byte, and nothing merges across it.
 import json
 import os
 import sys
+import unicodedata
 
 import gguf
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -69,6 +70,8 @@ def build(tokens, types, merges, pre):
     model = models.BPE({token: i for i, token in enumerate(tokens)}, [tuple(merge.split(" ")) for merge in merges],
                        ignore_merges=pre == "llama-bpe")
     tokenizer = Tokenizer(model)
+    if pre == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizer(pre)
     tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token, kind in zip(tokens, types) if kind == 3])
     return tokenizer
@@ -91,13 +94,19 @@ def decode_bytewise(data):
     return "".join(text), sizes
 
 
+def compose(data):
+    """Form C of what is UTF-8 between bytes that are not."""
+    return b"".join(part if invalid else unicodedata.normalize("NFC", part.decode()).encode()
+                    for part, invalid in split_invalid(data))
+
+
 def encode_invalid(tokenizer, specials, data):
     """The special tokens are cut out of the bytes first; see the top of this file for the rest."""
     ids = []
     while data:
         found = [(data.find(text), -len(text), token, text) for text, token in specials.items() if text in data]
         at, _, token, text = min(found) if found else (len(data), 0, None, b"")
-        part = data[:at]
+        part = compose(data[:at]) if tokenizer.normalizer is not None else data[:at]
         characters, sizes = decode_bytewise(part)
         starts = [0]
         for size in sizes:

@@ -58,6 +58,9 @@ struct plan {
     int activation_strides[GRAPH_MAX_ACTIVATIONS];
     int quantized_offsets[2][GRAPH_MAX_ACTIVATIONS];
     int embeddings_offset; /* max_rows vectors of n_embd */
+    int attention_scratch_offset, attention_scratch_stride, attention_splits; /* splits as units, SPLIT_ROWS rows */
+    int attention_state_offsets[2]; /* walked splits, per row set */
+    int partials_offset, partials_stride, select_chunks; /* selections of each chunk */
     int done_offset; /* the stamp of the last finished step */
     int select_offset, select_stride; /* per returning row: SELECT_MAX logits, SELECT_MAX tokens */
     /* The input buffer, in words. */

@@ -47,7 +47,7 @@ install_build_packages() {
         llhttp=libllhttp-dev
     fi
     install_packages gcc libc6-dev cmake ninja-build pkg-config libuv1-dev "$llhttp" libjansson-dev libpcre2-dev \
-        libsystemd-dev libxxhash-dev opencl-headers ocl-icd-opencl-dev pocl-opencl-icd python3-venv python3-pip unzip \
+        libsystemd-dev libxxhash-dev libutf8proc-dev opencl-headers ocl-icd-opencl-dev pocl-opencl-icd python3-venv python3-pip unzip \
         curl ca-certificates "$@"
 }
 

@@ -69,7 +69,7 @@ static cl_int run_timed(struct launcher *launcher, cl_kernel kernel, size_t work
 static int spins_of(const struct launcher *launcher, double us)
 {
     double spins = launcher->spins_per_us * us;
-    return spins > 1e9 ? 1000000000 : spins < 1000 ? 1000 : (int)spins;
+    return spins > 1e9 ? 1000000000 : spins < 16 ? 16 : (int)spins;
 }
 
 static int smallest(const cl_int *values, int n)

@@ -74,20 +74,51 @@ static void put_scales(uint32_t type, uint8_t *block, float d, float m)
         memcpy(block + offsets[1], &half, 2);
 }
 
-/* A block of random bits, with scales that bring its values into the range. */
+/* Gives each sub-block of a K type a minimum that equals its scale, so that centered_minimum centers all of them. */
+static void pair_minima(uint32_t type, uint8_t *block)
+{
+    uint8_t *scales = type == TENSOR_Q2_K ? block : block + 4;
+    for (int i = 0; type == TENSOR_Q2_K && i < 16; i++)
+        scales[i] = (uint8_t)((scales[i] & 15) * 17);
+    for (int i = 0; (type == TENSOR_Q4_K || type == TENSOR_Q5_K) && i < 4; i++) {
+        scales[4 + i] = scales[i];
+        scales[8 + i] = (uint8_t)((scales[8 + i] & 15) * 17);
+    }
+}
+
+/* The minimum that makes a block of scale 1 average zero: minima are added in Q4_1 and Q5_1, taken off in the K types. */
+static float centered_minimum(uint32_t type)
+{
+    switch (type) {
+    case TENSOR_Q4_1:
+        return -7.5f;
+    case TENSOR_Q5_1:
+        return -15.5f;
+    case TENSOR_Q2_K:
+        return 1.5f;
+    case TENSOR_Q4_K:
+        return 7.5f;
+    default:
+        return 15.5f;
+    }
+}
+
+/* A block of random bits, with scales that bring its values into the range. Blocks are centered, or their scale's sign
+ * is random: weights with a common offset would drown everything else that a model computes. */
 static void random_block(uint32_t type, uint8_t *block, float spread, uint32_t *state)
 {
     int bytes = tensor_type_block_bytes(type), elements = tensor_type_block_elements(type);
-    float values[256], largest = 0.0f;
+    float values[256], largest = 0.0f, minimum = centered_minimum(type);
     for (int i = 0; i < bytes; i++)
         block[i] = (uint8_t)(random_bits(state) >> 11);
-    /* Minima are added in Q4_1 and Q5_1, taken off in the K types. */
-    float minimum = type == TENSOR_Q4_1 ? -7.5f : type == TENSOR_Q5_1 ? -15.5f : 4.0f;
+    pair_minima(type, block);
     put_scales(type, block, 1.0f, minimum);
     dequantize_row(type, block, values, elements);
     for (int i = 0; i < elements; i++)
         largest = fmaxf(largest, fabsf(values[i]));
     float factor = spread * (1.0f + 0.5f * random_float(state)) / (largest > 0.0f ? largest : 1.0f);
+    if (random_float(state) < 0.0f)
+        factor = -factor;
     put_scales(type, block, factor, factor * minimum);
 }
 
@@ -162,19 +193,38 @@ static void add_layer_matrix(struct making *making, uint32_t layer, const char *
         add_vector(making, n_out, 0.0f, 0.5f, full);
 }
 
-static void add_layer_norm(struct making *making, uint32_t layer, const char *name, uint32_t n)
+static void add_layer_vector(struct making *making, uint32_t layer, const char *name, uint32_t n, float center)
 {
     char full[64];
     snprintf(full, sizeof full, "blk.%u.%s.weight", layer, name);
-    add_vector(making, n, 1.0f, 0.3f, full);
+    add_vector(making, n, center, 0.3f * center, full);
+}
+
+static void add_layer_norm(struct making *making, uint32_t layer, const char *name, uint32_t n)
+{
+    add_layer_vector(making, layer, name, n, 1.0f);
+}
+
+/* What only Gemma 4's layers have. Its attention is not scaled: norms keep it from one-hot choices. */
+static void add_gemma4_parts(struct making *making, uint32_t layer, uint32_t head_size)
+{
+    const struct random_model_config *c = making->config;
+    add_layer_vector(making, layer, "attn_q_norm", head_size, 0.4f);
+    add_layer_vector(making, layer, "attn_k_norm", head_size, 0.4f);
+    add_layer_matrix(making, layer, "inp_gate", c->matrix_type, c->n_embd, c->n_per_layer);
+    add_layer_matrix(making, layer, "proj", c->matrix_type, c->n_per_layer, c->n_embd);
+    add_layer_norm(making, layer, "post_norm", c->n_embd);
+    add_layer_vector(making, layer, "layer_output_scale", 1, 0.8f);
 }
 
 static void add_layer(struct making *making, uint32_t layer)
 {
     const struct random_model_config *c = making->config;
-    uint32_t n_query = c->n_heads * c->head_size, n_kv = c->n_kv_heads * c->head_size;
-    bool gemma = strcmp(making->architecture, "gemma3") == 0,
-         head_norms = gemma || strcmp(making->architecture, "qwen3") == 0;
+    bool gemma4 = strcmp(making->architecture, "gemma4") == 0,
+         gemma = gemma4 || strcmp(making->architecture, "gemma3") == 0,
+         head_norms = (gemma && !gemma4) || strcmp(making->architecture, "qwen3") == 0;
+    uint32_t head_size = gemma4 && layer % 2 == 1 ? 2 * c->head_size : c->head_size;
+    uint32_t n_query = c->n_heads * head_size, n_kv = c->n_kv_heads * head_size;
     add_layer_norm(making, layer, "attn_norm", c->n_embd);
     add_layer_matrix(making, layer, "attn_q", c->matrix_type, c->n_embd, n_query);
     add_layer_matrix(making, layer, "attn_k", c->matrix_type, c->n_embd, n_kv);
@@ -188,15 +238,44 @@ static void add_layer(struct making *making, uint32_t layer)
         add_layer_norm(making, layer, "post_attention_norm", c->n_embd);
         add_layer_norm(making, layer, "post_ffw_norm", c->n_embd);
     }
+    if (gemma4)
+        add_gemma4_parts(making, layer, head_size);
     add_layer_norm(making, layer, "ffn_norm", c->n_embd);
     add_layer_matrix(making, layer, "ffn_gate", c->matrix_type, c->n_embd, c->n_ff);
     add_layer_matrix(making, layer, "ffn_up", c->matrix_type, c->n_embd, c->n_ff);
     add_layer_matrix(making, layer, "ffn_down", c->mixed_types ? c->down_type : c->matrix_type, c->n_ff, c->n_embd);
 }
 
+static void add_gemma4_keys(struct making *making)
+{
+    const struct random_model_config *c = making->config;
+    add_key(making, "attention.key_length_swa", c->head_size);
+    add_key(making, "attention.shared_kv_layers", c->n_shared_kv);
+    add_key(making, "embedding_length_per_layer_input", c->n_per_layer);
+    write_f32(&making->writer, "gemma4.final_logit_softcapping", 30.0f);
+}
+
+/* Embeddings of all layers by token, what projects the embedded input beside them, and a rope that turns a quarter. */
+static void add_gemma4_tables(struct making *making)
+{
+    const struct random_model_config *c = making->config;
+    uint32_t n_all = c->n_layers * c->n_per_layer, n_turning = c->head_size / 4;
+    float factors[512];
+    assert_true(c->head_size <= 512);
+    for (uint32_t i = 0; i < c->head_size; i++)
+        factors[i] = i < n_turning ? 1.0f : 1e30f;
+    add_matrix(making, c->table_type, n_all, c->n_vocab, 0, "per_layer_token_embd.weight");
+    add_matrix(making, c->matrix_type, c->n_embd, n_all, 0, "per_layer_model_proj.weight");
+    add_vector(making, c->n_per_layer, 1.0f, 0.3f, "per_layer_proj_norm.weight");
+    write_tensor(&making->writer, "rope_freqs.weight", TENSOR_F32, 1, (int64_t[]){c->head_size}, factors,
+                 c->head_size * sizeof *factors);
+}
+
 static void add_keys(struct making *making)
 {
     const struct random_model_config *c = making->config;
+    bool gemma4 = strcmp(making->architecture, "gemma4") == 0;
+    uint32_t head_size = gemma4 ? 2 * c->head_size : c->head_size; /* of full layers */
     char epsilon[96];
     write_string(&making->writer, "general.architecture", making->architecture);
     add_key(making, "block_count", c->n_layers);
@@ -205,8 +284,10 @@ static void add_keys(struct making *making)
     add_key(making, "feed_forward_length", c->n_ff);
     add_key(making, "attention.head_count", c->n_heads);
     add_key(making, "attention.head_count_kv", c->n_kv_heads);
-    add_key(making, "attention.key_length", c->head_size);
-    add_key(making, "attention.value_length", c->head_size);
+    add_key(making, "attention.key_length", head_size);
+    add_key(making, "attention.value_length", head_size);
+    if (gemma4)
+        add_gemma4_keys(making);
     if (c->window > 0) {
         add_key(making, "attention.sliding_window", c->window);
         add_key(making, "attention.sliding_window_pattern", 2);
@@ -222,6 +303,8 @@ void random_model_open(struct random_model *model, const struct random_model_con
         .config = config, .architecture = config->architecture, .state = config->seed * 2654435761u | 1};
     add_keys(&making);
     add_matrix(&making, config->table_type, config->n_embd, config->n_vocab, config->table_period, "token_embd.weight");
+    if (config->n_per_layer > 0)
+        add_gemma4_tables(&making);
     for (uint32_t layer = 0; layer < config->n_layers; layer++)
         add_layer(&making, layer);
     add_vector(&making, config->n_embd, 1.0f, 0.3f, "output_norm.weight");

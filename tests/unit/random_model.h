@@ -10,9 +10,11 @@
 
 /* Types default to F32 and sizes to those of random_model_default. */
 struct random_model_config {
-    const char *architecture; /* llama, qwen2, qwen3 or gemma3; NULL: llama */
+    const char *architecture; /* llama, qwen2, qwen3, gemma3 or gemma4; NULL: llama */
     uint32_t n_layers, n_embd, n_heads, n_kv_heads, head_size, n_ff, n_vocab;
-    uint32_t window; /* gemma3: every other layer is a sliding one */
+    uint32_t window; /* gemma3, gemma4: every other layer is a sliding one */
+    uint32_t n_per_layer; /* gemma4: elements of a layer's embedding; its full layers' heads are twice head_size */
+    uint32_t n_shared_kv; /* gemma4: layers at the end that read the K/V of earlier ones */
     uint32_t matrix_type; /* of all matrices but these */
     uint32_t down_type; /* of ffn_down, where mixed_types says so */
     uint32_t table_type; /* of the token table */

@@ -6,9 +6,9 @@ import httpx
 SAMPLE = re.compile(r'^([a-z_]+)(?:\{(.*)\})? (\S+)$')
 
 
-def read_metrics(npud):
+def read_metrics(npud, client=httpx, base_url=None):
     """Samples by name, or by name{labels} as they are written."""
-    answer = httpx.get(npud.base_url + "/metrics", timeout=60)
+    answer = client.get((base_url or npud.base_url) + "/metrics", timeout=60)
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     samples = {}
     for line in answer.text.splitlines():

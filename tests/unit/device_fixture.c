@@ -55,6 +55,11 @@ bool device_compiles_own_kernels(void)
     return compiles;
 }
 
+bool device_is_spread(void)
+{
+    return profile.spread;
+}
+
 struct opencl_executor *device_executor(const struct model *model, const struct device_variant *variant, int n_blocks,
                                         int max_context)
 {

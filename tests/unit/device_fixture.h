@@ -24,6 +24,9 @@ void device_fixture_close(void);
 /* Whether kernels of its own (x86) take the place of portable ones. */
 bool device_compiles_own_kernels(void);
 
+/* Whether units are spread over work-items: on a CPU that plays a GPU, steps are slow. */
+bool device_is_spread(void);
+
 /* Fails the running test when the device does. */
 struct opencl_executor *device_executor(const struct model *model, const struct device_variant *variant, int n_blocks,
                                         int max_context);

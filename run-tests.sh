@@ -51,6 +51,23 @@ unpack_promtool() {
     [ -x build/promtool ] || echo "promtool could not be unpacked: its test will be skipped"
 }
 
+# Real chat templates, out of a package's sources. Nothing of it is built.
+fetch_chat_templates() {
+    local folder=build/templates version=0.3.36
+    if [ -f "$folder/README.md" ]; then
+        echo "already there: chat templates"
+        return
+    fi
+    rm -rf "$folder" build/templates-download && mkdir -p build/templates-download &&
+        build/venv/bin/pip download -q --disable-pip-version-check --no-deps --no-binary :all: \
+            -d build/templates-download "llama-cpp-python==$version" &&
+        tar -xzf build/templates-download/*.tar.gz -C build/templates-download \
+            "llama_cpp_python-$version/vendor/llama.cpp/models/templates" &&
+        mv "build/templates-download/llama_cpp_python-$version/vendor/llama.cpp/models/templates" "$folder" &&
+        rm -rf build/templates-download && return
+    echo "the chat templates could not be downloaded: their tests will be skipped"
+}
+
 build_preset() {
     say "Building: $1"
     cmake --preset "$1" >"build/$1.log" 2>&1 || { cat "build/$1.log"; fail "cmake --preset $1 failed"; }
@@ -65,6 +82,9 @@ mkdir -p build
 say "Python packages of the tests"
 python_environment build/venv tests/requirements.txt
 [ ${#selection[@]} -gt 0 ] || python_environment build/reference-venv tests/reference/requirements.txt
+
+say "Chat templates of real models"
+fetch_chat_templates
 
 say "Intel's CPU runtime, a second OpenCL driver (830 MB)"
 install_intel_runtime

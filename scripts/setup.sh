@@ -40,13 +40,20 @@ install_packages() {
         >/dev/null || fail "apt-get could not install: ${missing[*]}"
 }
 
-# What it takes to build and run npud. llhttp is a library of its own from Debian 13 on; Debian 12 has its C sources.
+# What it takes to build and run npud. llhttp is a library of its own from Debian 13 on; Debian 12 has its C sources. Rust
+# 1.85 is Debian 13's own and a package apart in Debian 12.
 install_build_packages() {
-    local llhttp=node-llhttp
+    local llhttp=node-llhttp rust='rustc cargo'
     if is_installed libllhttp-dev || apt-cache show libllhttp-dev >/dev/null 2>&1; then
         llhttp=libllhttp-dev
     fi
-    install_packages gcc libc6-dev cmake ninja-build pkg-config libuv1-dev "$llhttp" libjansson-dev libpcre2-dev \
+    if command -v cargo >/dev/null && [ "$(printf '%s\n' 1.85 "$(cargo --version | cut -d' ' -f2)" | sort -V | head -1)" = 1.85 ]; then
+        rust=
+    elif ! dpkg --compare-versions "$(apt-cache policy rustc | awk '/Candidate/ { print $2 }')" ge 1.85; then
+        rust='rustc-web cargo-web'
+    fi
+    # shellcheck disable=SC2086 # several packages or none
+    install_packages gcc libc6-dev $rust cmake ninja-build pkg-config libuv1-dev "$llhttp" libjansson-dev libpcre2-dev \
         libsystemd-dev libxxhash-dev libutf8proc-dev opencl-headers ocl-icd-opencl-dev pocl-opencl-icd python3-venv python3-pip unzip \
         curl ca-certificates "$@"
 }

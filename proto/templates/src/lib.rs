@@ -1,0 +1,8 @@
+//! What of the text work of npud has its best libraries in Rust, behind the C interface of proto/text_library.h, which
+//! documents each entry point. Nothing unwinds into C: a panic becomes an error of the call.
+
+mod chat_template;
+mod generation_tag;
+mod interface;
+mod python;
+mod python_methods;

@@ -24,12 +24,11 @@ static void write_info(struct prometheus *writer, const struct service *service)
 
 static void write_requests(struct prometheus *writer, const struct service *service)
 {
-    static const char *const endpoints[N_SERVICE_ENDPOINTS] = {"completions", "prefill"};
     prometheus_family(writer, "npud_requests_total", PROMETHEUS_COUNTER,
                       "Requests for generation that have ended, by endpoint and outcome.");
     for (int i = 0; i < N_SERVICE_ENDPOINTS; i++) {
         for (int j = 0; j < N_REQUEST_OUTCOMES; j++) {
-            const struct prometheus_label labels[] = {{"endpoint", endpoints[i]},
+            const struct prometheus_label labels[] = {{"endpoint", service_endpoint_label((enum service_endpoint)i)},
                                                       {"outcome", request_outcome_label((enum request_outcome)j)}};
             prometheus_sample(writer, (double)service->requests[i][j], labels, 2);
         }

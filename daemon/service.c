@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "daemon/service_internal.h"
@@ -20,6 +21,18 @@ bool service_check_ready(struct service *service, struct http_request *request)
     http_response_add_header(request, "Retry-After", "1");
     http_response_send_error(request, &error);
     return false;
+}
+
+void service_set_id(char *id, size_t capacity, const char *prefix)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuv";
+    unsigned char random[24];
+    if (getrandom(random, sizeof random, 0) != sizeof random) /* an id need not be a secret */
+        memset(random, 0, sizeof random);
+    size_t n = (size_t)snprintf(id, capacity, "%s", prefix);
+    for (size_t i = 0; i < sizeof random && n + 1 < capacity; i++)
+        id[n++] = digits[random[i] % 32];
+    id[n] = '\0';
 }
 
 void service_send_json(struct http_request *request, char *text, size_t length)
@@ -59,13 +72,13 @@ static void handle_models(struct http_request *request, void *context)
 static void handle_completions(struct http_request *request, void *context)
 {
     if (service_check_ready(context, request))
-        completion_service_handle(request, context, ENDPOINT_COMPLETIONS);
+        answer_begin(request, context, &completion_form);
 }
 
 static void handle_prefill(struct http_request *request, void *context)
 {
     if (service_check_ready(context, request))
-        completion_service_handle(request, context, ENDPOINT_PREFILL);
+        answer_begin(request, context, &prefill_form);
 }
 
 static void handle_metrics(struct http_request *request, void *context)

@@ -138,7 +138,6 @@ static void fill_profile(struct device_profile *profile, cl_platform_id platform
      * and ends any work-item quietly after 65,535 rounds of its loops. */
     profile->spread = !profile->is_cpu || rusticl;
     profile->rows_per_pass = profile->spread ? 1 : 4;
-    profile->tile_rows = profile->spread ? 1 : TILE_ROWS;
     int cpus = device_host_cpus();
     profile->workers = profile->is_cpu && cpus < (int)units ? cpus : (int)units;
     size_t largest = 1, wanted = !profile->spread ? 1 : profile->is_cpu ? 8 : 64;

@@ -29,7 +29,6 @@ struct device_profile {
     bool fma; /* fused multiply-add in hardware */
     bool spread; /* work-items take a unit each (GPUs, llvmpipe); else one work-item a group takes a share of all */
     int rows_per_pass; /* rows that share unpacked weights and K/V loads: 4, or 1 where units are spread */
-    int tile_rows; /* rows of a run that are one unit of attention */
     int local_size; /* work-items per group: 1 on CPU drivers, which run a group on one thread */
 };
 

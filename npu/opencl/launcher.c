@@ -15,7 +15,6 @@ enum {
     EACH_STEPS_MOST = 512,
 };
 static const double barrier_limit_us = 20.0, probe_wait_us = 20000.0;
-static const double slow_factor = 3.0, slow_least_us = 3000.0; /* slower than usual by both: disturbed */
 static const double wait_least_us = 3000.0, unknown_wait_us = 1e5;
 
 static double now_us(void)
@@ -231,12 +230,6 @@ void launcher_note_abandoned(struct launcher *launcher, int bucket)
 void launcher_note(struct launcher *launcher, int bucket, double us)
 {
     struct launch_calm *calm = &launcher->calm[bucket];
-    if (calm->usual_us > 0 && us > slow_factor * calm->usual_us && us > calm->usual_us + slow_least_us &&
-        launcher->profile->workers > 1) {
-        launcher_note_abandoned(launcher, bucket);
-        calm->usual_us *= 1.1; /* conversations grow, so does what is usual */
-        return;
-    }
     calm->backoff = 0;
     calm->usual_us = calm->usual_us == 0 || us < calm->usual_us ? us : calm->usual_us + 0.1 * (us - calm->usual_us);
 }

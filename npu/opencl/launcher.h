@@ -62,7 +62,8 @@ enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl
 enum npu_status launcher_run(struct launcher *launcher, int kind, int first, int last, size_t lanes, double wait_us,
                              struct npu_error *error);
 
-/* How long the workers of a step in one launch may wait for each other: a tenth of a second where nothing is known yet, else about as
+/* Waiting is the sign of a core that another process took: the groups on it are late at every barrier, whatever the step
+ * costs by itself. How long the workers of a step in one launch may wait for each other: a tenth of a second where nothing is known yet, else about as
  * long as the step usually takes, so that a step that meets a busy core costs little before it runs one op a launch. */
 double launcher_wait_us(const struct launcher *launcher, int bucket);
 

@@ -55,11 +55,19 @@ static cl_int write_lookup(struct opencl_executor *executor, const struct step *
                                 NULL);
 }
 
+/* Rows of a run that are one unit of attention: many share K/V loads, few leave each worker enough units. Bits do not depend
+ * on it. */
+static int tile_rows(const struct opencl_executor *executor, int n_rows)
+{
+    int rows = n_rows * executor->plan->min_kv_heads / (4 * executor->profile.workers);
+    return executor->profile.spread || rows < 1 ? 1 : rows > TILE_ROWS ? TILE_ROWS : rows;
+}
+
 enum npu_status opencl_executor_upload(struct opencl_executor *executor, const struct step *step,
                                        struct npu_error *error)
 {
     const struct plan *plan = executor->plan;
-    step_input_fill(plan, step, executor->profile.tile_rows, ++executor->stamp, executor->input_words,
+    step_input_fill(plan, step, tile_rows(executor, step->n_rows), ++executor->stamp, executor->input_words,
                     &executor->shape);
     cl_mem input = executor->input.memory;
     cl_int code = clEnqueueWriteBuffer(executor->queue, input, CL_FALSE, 0, (size_t)executor->shape.used_words * 4,

@@ -90,6 +90,8 @@ static enum npu_status place_kv(struct plan *plan, struct npu_error *error)
         plan->block_elements += 2 * kv->n_heads * kv->head_size * KV_TOKENS;
         if (kv->head_size > plan->max_head_size)
             plan->max_head_size = kv->head_size;
+        if (i == 0 || kv->n_heads < plan->min_kv_heads)
+            plan->min_kv_heads = kv->n_heads;
     }
     return NPU_OK;
 }

@@ -70,7 +70,7 @@ struct plan {
     /* KV blocks, in elements. */
     int *kv_offsets; /* per KV layer */
     int block_elements;
-    int max_head_size;
+    int max_head_size, min_kv_heads;
     int gather_entry; /* entries from here on run for returning rows */
 };
 

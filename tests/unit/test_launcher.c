@@ -128,7 +128,9 @@ static void a_disturbed_bucket_runs_one_op_a_launch_for_a_while(void **state)
         launcher_note(&launcher, 0, 4000);
     }
     assert_true(launcher_wait_us(&launcher, 0) < 10000);
-    launcher_note(&launcher, 0, 40000); /* ten times the usual */
+    launcher_note(&launcher, 0, 40000); /* a longer conversation, not a disturbance */
+    assert_int_equal(launcher_mode(&launcher, 0), LAUNCH_ONE);
+    launcher_note_abandoned(&launcher, 0);
     assert_int_equal(launcher.switches, 1);
     int each = 0;
     while (launcher_mode(&launcher, 0) == LAUNCH_EACH)

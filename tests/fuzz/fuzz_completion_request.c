@@ -1,5 +1,6 @@
-/* Any bytes as the body of POST /v1/completions: a request whose every field is in range, or an error that can be sent.
- * The same bytes as text of an answer: one event of valid JSON. */
+/* Any bytes as the body of POST /v1/completions, /v1/prefill and /v1/sessions/{id}/fork, and as the query of an import: a
+ * request whose every field is in range, or an error that can be sent. The same bytes as text of an answer: one event of
+ * valid JSON. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 
 #include "proto/completion_request.h"
 #include "proto/completion_response.h"
+#include "proto/session_request.h"
 #include "proto/sse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -53,6 +55,37 @@ static void check_answer(const char *bytes, size_t size)
     free(event);
 }
 
+static void check_error(const struct api_error *error)
+{
+    size_t length;
+    char *json = api_error_json(error, &length);
+    require(json != NULL && error->message[0] != '\0');
+    free(json);
+}
+
+static void check_session_request(const char *bytes, size_t size)
+{
+    struct session_request_fields fields;
+    struct api_error error;
+    if (session_request_decode(&fields, bytes, size, &error)) {
+        require(fields.tokens >= 0 && (fields.key == NULL || strlen(fields.key) <= REQUEST_MAX_NAME_BYTES));
+        session_request_clear(&fields);
+    } else {
+        check_error(&error);
+    }
+    char *query = strndup(bytes, size), *key;
+    require(query != NULL);
+    if (session_request_decode_key(&key, query, &error)) {
+        json_t *value = key != NULL ? json_string(key) : json_null();
+        require(value != NULL && (key == NULL || (key[0] != '\0' && strlen(key) <= REQUEST_MAX_NAME_BYTES)));
+        json_decref(value);
+        free(key);
+    } else {
+        check_error(&error);
+    }
+    free(query);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct request_limits limits = {.n_vocab = 1000};
@@ -62,11 +95,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_request(&request, &limits);
         completion_request_clear(&request);
     } else {
-        size_t length;
-        char *json = api_error_json(&error, &length);
-        require(json != NULL && error.message[0] != '\0');
-        free(json);
+        check_error(&error);
     }
+    if (prefill_request_decode(&request, (const char *)data, size, &limits, &error)) {
+        require(request.n_prompts == 1 && request.n == 1 && request.max_tokens == 0 &&
+                request.prompt_cache_key != NULL);
+        completion_request_clear(&request);
+    } else {
+        check_error(&error);
+    }
+    check_session_request((const char *)data, size);
     check_answer((const char *)data, size);
     return 0;
 }

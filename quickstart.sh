@@ -31,7 +31,7 @@ done
 print_stream() {
     local line text='"text":"(([^"\\]|\\.)*)"'
     while IFS= read -r line || [ -n "$line" ]; do
-        [[ $line =~ $text ]] && printf '%b' "${BASH_REMATCH[1]}"
+        [[ $line =~ $text ]] && printf '%b' "${BASH_REMATCH[1]//\\\"/\"}"
         [[ $line == *'"error"'* ]] && printf '%s' "$line"
     done
     echo

@@ -14,7 +14,6 @@ def outcome(name, endpoint="completions"):
     return f'npud_requests_total{{endpoint="{endpoint}",outcome="{name}"}}'
 
 
-@pytest.mark.short
 def test_info_names_device_driver_and_model(npud):
     line = next(name for name in read_metrics(npud) if name.startswith("npud_info{"))
     assert 'model="SmolLM2-135M-Instruct.Q4_1"' in line and 'version="' in line
@@ -43,7 +42,6 @@ def test_a_request_counts_everywhere(npud):
     assert after['npud_http_responses_total{code="200"}'] > before['npud_http_responses_total{code="200"}']
 
 
-@pytest.mark.short
 def test_cached_tokens_and_shared_blocks_count(npud):
     prefix = "A prefix that two sessions share. " * 20
     first = npud.complete(prefix + "One", prompt_cache_key="one")
@@ -57,7 +55,6 @@ def test_cached_tokens_and_shared_blocks_count(npud):
     assert metrics["npud_generations_running"] == metrics["npud_generations_waiting"] == 0
 
 
-@pytest.mark.short
 def test_outcomes_are_told_apart(npud):
     before = read_metrics(npud)
     npud.complete("1 2 3", max_tokens=2, ignore_eos=True)

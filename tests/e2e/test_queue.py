@@ -64,7 +64,6 @@ def test_full_queue_is_a_429_with_a_time_to_come_back(single):
     assert single.text(SHORT["prompt"], max_tokens=4, ignore_eos=True) == expected
 
 
-@pytest.mark.short
 def test_request_of_many_choices_takes_one_place_in_the_queue(single):
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         with occupied(single):
@@ -74,7 +73,6 @@ def test_request_of_many_choices_takes_one_place_in_the_queue(single):
         assert [len(answer.result().json()["choices"]) for answer in waiting] == [5, 5]
 
 
-@pytest.mark.short
 def test_larger_priority_leaves_the_queue_first(start):
     npud = start("--parallel", "1")
     order = []
@@ -96,7 +94,6 @@ def test_larger_priority_leaves_the_queue_first(start):
         assert npud.post(**SHORT, priority=wrong).status_code == 400
 
 
-@pytest.mark.short
 def test_max_wait_ends_a_wait_that_became_too_long(single):
     with occupied(single):
         began = time.monotonic()
@@ -122,7 +119,6 @@ def test_max_wait_refuses_at_once_what_would_wait_longer(single):
     assert single.post(**SHORT, max_wait_ms=1).status_code == 200  # with a free place nobody waits
 
 
-@pytest.mark.short
 def test_timeout_ends_a_request_in_the_queue_and_in_its_stream(single):
     with occupied(single):
         error_of(single.post(**SHORT, timeout_ms=200), 504, "timed_out")
@@ -136,7 +132,6 @@ def test_timeout_ends_a_request_in_the_queue_and_in_its_stream(single):
     assert single.post(**SHORT, timeout_ms=60000).status_code == 200
 
 
-@pytest.mark.short
 def test_client_that_leaves_the_queue_makes_room(single):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         with occupied(single):
@@ -152,7 +147,6 @@ def test_client_that_leaves_the_queue_makes_room(single):
         assert waiting.result().status_code == 200
 
 
-@pytest.mark.short
 def test_prefill_waits_and_is_refused_like_others(single):
     prefill = {"prompt": "abc", "prompt_cache_key": "k"}
     with occupied(single):

@@ -74,7 +74,6 @@ def test_session_shows_what_a_chat_has_left(npud):
     assert head.status_code == 200 and not head.content
 
 
-@pytest.mark.short
 def test_wrong_calls_are_told(npud):
     unknown = "/0123456789abcdef"
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/fork"), ("POST", "/pin"), ("POST", "/unpin"),
@@ -121,7 +120,6 @@ def test_fork_goes_on_beside_its_origin(npud):
         assert answer["choices"][0]["text"] == npud.text(prompt + follow_up, max_tokens=24)
 
 
-@pytest.mark.short
 def test_fork_from_an_earlier_position_and_of_a_busy_session(npud):
     with busy_session(npud, "busy origin") as origin:
         fork = call(npud, "POST", f"/{origin['id']}/fork", json={"tokens": 20, "key": "early fork"})
@@ -130,7 +128,6 @@ def test_fork_from_an_earlier_position_and_of_a_busy_session(npud):
     assert again["tokens"] == 5 and again["key"] is None
 
 
-@pytest.mark.short
 def test_truncated_session_reads_the_rest_again(npud):
     prompt = SYSTEM + user("Count the days of the week, and say which one you like best of all.")
     first = npud.complete(prompt, max_tokens=24, prompt_cache_key="week")
@@ -158,7 +155,6 @@ def test_deleted_session_is_gone_with_its_blocks(npud):
     assert cache["cached"] == 0 and cache["source"] == "none" and cache["miss"] == "first_use"
 
 
-@pytest.mark.short
 def test_busy_session_cannot_be_cut_or_deleted(npud):
     with busy_session(npud, "busy") as session:
         path = "/" + session["id"]
@@ -172,7 +168,6 @@ def test_busy_session_cannot_be_cut_or_deleted(npud):
 # ---- keys ----
 
 
-@pytest.mark.short
 def test_one_key_for_all_chats_loses_nothing(npud):
     questions = [f"{topic}, please: what is it good for, and since when?" for topic in ("Iron", "Wood", "Clay", "Glass")]
     histories = [SYSTEM + user(question) for question in questions]
@@ -183,7 +178,6 @@ def test_one_key_for_all_chats_loses_nothing(npud):
     assert len(by_key(npud, "everything")) >= 2
 
 
-@pytest.mark.short
 def test_two_requests_for_one_session_at_once_never_mix(npud):
     start = SYSTEM + user("Tell me about the weather on high mountains.")
     first = npud.complete(start, max_tokens=16, prompt_cache_key="mountains")
@@ -234,7 +228,6 @@ def test_prefill_refuses_what_is_wrong(npud):
 # ---- why it was not cached ----
 
 
-@pytest.mark.short
 def test_timings_name_the_first_position_that_differs(npud):
     """What a client does that puts the time of day at the front of its prompt."""
     prompts = [SYSTEM + f"<|im_start|>system\nIt is 12:{minute} now.<|im_end|>\n" + user("What did I ask before? " * 10)
@@ -248,7 +241,6 @@ def test_timings_name_the_first_position_that_differs(npud):
     assert third["miss"] in ("first_use", "differs")
 
 
-@pytest.mark.short
 def test_timings_of_streams_and_of_several_choices(npud):
     prompt = SYSTEM + user("Do streams tell it, too?")
     body = {"prompt": [prompt, prompt + "1", "other"], "n": 2, "max_tokens": 4}

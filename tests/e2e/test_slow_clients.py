@@ -108,7 +108,6 @@ def test_slow_client_pauses_and_gets_everything_when_it_reads(serve):
     slow.close()
 
 
-@pytest.mark.short
 def test_client_that_stays_away_is_cancelled(serve):
     npud = serve("--client-timeout", "1")
     slow = [SlowClient(npud) for _ in range(2)]
@@ -147,7 +146,6 @@ def test_buffers_of_unread_streams_are_bounded(serve):
     slow[0].close()
 
 
-@pytest.mark.short
 def test_slow_clients_that_leave_disturb_nobody(serve):
     npud = serve()
     expected = text_of(npud, "Count: one, two,", max_tokens=48)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/npuctl/npuctl_bench.h"
 #include "daemon/npuctl/npuctl_devices.h"
 #include "daemon/npuctl/npuctl_tokenize.h"
 #include "daemon/npuctl/npuctl_verify.h"
@@ -13,6 +14,7 @@ struct command {
 };
 
 static const struct command commands[] = {
+    {"bench", npuctl_bench, "time a model's steps on a device"},
     {"devices", npuctl_devices, "list the OpenCL devices and what npud would use of each"},
     {"tokenize", npuctl_tokenize, "show the tokens of a text"},
     {"verify", npuctl_verify, "compare a device with the reference"},

@@ -19,7 +19,9 @@ static const char *const step_sources[] = {
     "select.cl",    "matmul_q4.cl", "matmul_q8.cl", "matmul_q6.cl", "matmul_q5.cl", "matmul_q4k.cl", "matmul_q5k.cl", "matmul.cl", "embed.cl",
     "attention.cl", "spin.cl",      "barrier.cl",   "run_ops.cl",   "probe.cl",  NULL};
 static const char *const probe_sources[] = {"spin.cl", "barrier.cl", "probe.cl", NULL};
-static const char *const *const sources_of[] = {[PROGRAM_STEP] = step_sources, [PROGRAM_PROBE] = probe_sources};
+static const char *const roof_sources[] = {"roof.cl", "roof_int8.cl", NULL};
+static const char *const *const sources_of[] = {
+    [PROGRAM_STEP] = step_sources, [PROGRAM_PROBE] = probe_sources, [PROGRAM_ROOF] = roof_sources};
 enum {
     MAX_SOURCES = 32
 };

@@ -8,10 +8,11 @@
 
 #include "npu/opencl/device.h"
 
-/* The kernels of steps, or those of the barrier's probe alone, which compile in a moment. */
+/* The kernels of steps, or those of the barrier's probe or of the driver's limits alone, which compile in a moment. */
 enum program_sources {
     PROGRAM_STEP,
-    PROGRAM_PROBE
+    PROGRAM_PROBE,
+    PROGRAM_ROOF
 };
 
 struct program_options {

@@ -4,13 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "npu/half.h"
+#include "npu/opencl/random_history.h"
 #include "npu/verify_ops.h"
 
 enum {
     MAX_ROWS = 40,
     HISTORY = 250, /* positions before the rows: decode and prefill both pass the end of a split at 256 */
-    BLOCK_SHIFT = 8, /* elements by which the contents of blocks differ */
     SAMPLED_ROWS = 4,
     SAMPLED_OUTPUTS = 64,
 };
@@ -34,26 +33,6 @@ static enum npu_status no_memory(struct npu_error *error)
     return npu_error_set(error, NPU_ERROR_MEMORY, "no memory for the self-check");
 }
 
-/* Random K/V in [-1, 1) for blocks [0, n): a history that nothing had to compute. */
-static enum npu_status write_history(struct opencl_executor *executor, int32_t n, struct npu_error *error)
-{
-    size_t element = executor->kv_element_bytes, count = executor->base.block_bytes / element;
-    unsigned char *bytes = malloc((count + (size_t)n * BLOCK_SHIFT) * element);
-    if (bytes == NULL)
-        return no_memory(error);
-    uint32_t state = 1;
-    for (size_t i = 0; i < count + (size_t)n * BLOCK_SHIFT; i++) {
-        float value = (float)(int32_t)next_random(&state) * 0x1p-31f;
-        uint16_t half = float_to_half(value);
-        memcpy(bytes + i * element, element == 2 ? (void *)&half : (void *)&value, element);
-    }
-    enum npu_status status = NPU_OK;
-    for (int32_t block = 0; block < n && status == NPU_OK; block++)
-        status = executor_write_block(&executor->base, block, bytes + (size_t)block * BLOCK_SHIFT * element, error);
-    free(bytes);
-    return status;
-}
-
 /* Gives both tables their blocks, as many as the pool and the context have. */
 static enum npu_status make_tables(struct check_step *check, struct opencl_executor *executor, struct npu_error *error)
 {
@@ -70,7 +49,7 @@ static enum npu_status make_tables(struct check_step *check, struct opencl_execu
         check->blocks[i] = i;
     check->tables[0] = (struct block_table){check->blocks, first};
     check->tables[1] = (struct block_table){check->blocks + first, second};
-    return write_history(executor, first + second, error);
+    return random_history_write(executor, first + second, error);
 }
 
 static int positions_of(const struct check_step *check, const struct opencl_executor *executor, int table)

@@ -191,6 +191,14 @@ void scheduler_fail(struct scheduler *scheduler, struct sequence *sequence, cons
     scheduler->callbacks.on_failed(scheduler->callbacks.context, sequence, error);
 }
 
+/* Tells the executor what the next step of a session may hold: tokens from position first on. */
+static void prefetch(struct scheduler *scheduler, const struct session *session, int32_t first)
+{
+    int32_t n = session->n_tokens - first, most = scheduler->executor->max_rows;
+    if (n > 0)
+        executor_prefetch_tokens(scheduler->executor, session->tokens + first, n < most ? n : most);
+}
+
 /* --- admission ---------------------------------------------------------------------------------------------------- */
 
 int32_t scheduler_max_cached(const struct sequence *sequence)
@@ -261,6 +269,7 @@ static bool admit_first(struct scheduler *scheduler)
     }
     dequeue(scheduler, sequence);
     start_running(scheduler, sequence);
+    prefetch(scheduler, sequence->session, sequence->session->n_resident);
     if (first_time) {
         sequence->started_us = now_us;
         scheduler->callbacks.on_start(scheduler->callbacks.context, sequence);
@@ -291,6 +300,8 @@ static void deliver(struct scheduler *scheduler, const struct planned_run *run)
             struct npu_error error;
             npu_error_set(&error, NPU_ERROR_MEMORY, "no memory for a session of %d tokens", session->n_tokens + 1);
             scheduler_fail(scheduler, sequence, &error);
+        } else {
+            prefetch(scheduler, session, session->n_tokens - 1);
         }
     }
 }
@@ -308,6 +319,10 @@ bool scheduler_step(struct scheduler *scheduler)
             return false;
     }
 
+    for (int i = 0; i < scheduler->n_runs; i++) { /* while the step runs, what follows it can be read */
+        const struct planned_run *run = &scheduler->runs[i];
+        prefetch(scheduler, run->sequence->session, scheduler->rows[run->first_row + run->n_rows - 1].position + 1);
+    }
     struct step step = {scheduler->rows, scheduler->n_rows, scheduler->tables, scheduler->n_runs};
     struct scheduler_counters *counters = &scheduler->counters;
     const struct scheduler_callbacks *callbacks = &scheduler->callbacks;

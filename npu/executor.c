@@ -36,6 +36,20 @@ enum npu_status executor_copy_block(struct executor *executor, int32_t from, int
     return status != NPU_OK ? status : executor->interface->copy_block(executor, from, to, error);
 }
 
+void executor_prefetch_tokens(struct executor *executor, const int32_t *tokens, int n)
+{
+    if (executor->interface->prefetch == NULL)
+        return;
+    for (int first = 0; first < n;) { /* stretches of tokens that there are */
+        int end = first;
+        while (end < n && tokens[end] >= 0 && tokens[end] < executor->n_vocab)
+            end++;
+        if (end > first)
+            executor->interface->prefetch(executor, tokens + first, end - first);
+        first = end + 1;
+    }
+}
+
 uint64_t executor_launch_switches(const struct executor *executor)
 {
     return executor->interface->launch_switches != NULL ? executor->interface->launch_switches(executor) : 0;

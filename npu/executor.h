@@ -80,6 +80,8 @@ struct executor_interface {
     enum npu_status (*write_block)(struct executor *, int32_t block, const void *from, struct npu_error *);
     enum npu_status (*copy_block)(struct executor *, int32_t from, int32_t to, struct npu_error *);
     void (*destroy)(struct executor *);
+    /* May be NULL. See executor_prefetch_tokens. */
+    void (*prefetch)(struct executor *, const int32_t *tokens, int n);
     /* May be NULL. Any thread: how often steps changed over to one op a launch since the start. */
     uint64_t (*launch_switches)(const struct executor *);
 };
@@ -104,6 +106,10 @@ enum npu_status executor_step(struct executor *executor, const struct step *step
 enum npu_status executor_read_block(struct executor *executor, int32_t block, void *to, struct npu_error *error);
 enum npu_status executor_write_block(struct executor *executor, int32_t block, const void *from, struct npu_error *error);
 enum npu_status executor_copy_block(struct executor *executor, int32_t from, int32_t to, struct npu_error *error);
+/* Tells that these tokens will be in steps to come, so that what a step needs of a slow place (rows of a table in the
+ * mapped file) is there by then. Advice: the first few hundred count, tokens out of range do not, results never change.
+ * Returns at once. */
+void executor_prefetch_tokens(struct executor *executor, const int32_t *tokens, int n);
 uint64_t executor_launch_switches(const struct executor *executor); /* 0 where there is one way to launch only */
 void executor_destroy(struct executor *executor); /* NULL is fine */
 

@@ -244,15 +244,31 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf_file *file, const c
     return gguf_tensor_at(file, gguf_find_tensor_index(file, name));
 }
 
-void gguf_drop_pages(const struct gguf_file *file, const struct gguf_tensor *tensor)
+/* Advice on whole pages; a refusal changes nothing but memory use and time. Only for a mapped file: dropping anonymous
+ * memory would zero it. */
+static void advise(const struct gguf_file *file, const void *data, size_t bytes, int advice)
 {
-    /* Only a mapped file's pages come back by themselves; dropping anonymous memory would zero it. */
     if (!file->mapped)
         return;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t start = (uintptr_t)tensor->data / page * page;
-    uintptr_t end = ((uintptr_t)tensor->data + tensor->bytes + page - 1) / page * page;
-    madvise((void *)start, end - start, MADV_DONTNEED); /* advice: a refusal changes nothing but memory use */
+    uintptr_t start = (uintptr_t)data / page * page;
+    uintptr_t end = ((uintptr_t)data + bytes + page - 1) / page * page;
+    madvise((void *)start, end - start, advice);
+}
+
+void gguf_drop_pages(const struct gguf_file *file, const struct gguf_tensor *tensor)
+{
+    advise(file, tensor->data, tensor->bytes, MADV_DONTNEED);
+}
+
+void gguf_expect_scattered(const struct gguf_file *file, const struct gguf_tensor *tensor)
+{
+    advise(file, tensor->data, tensor->bytes, MADV_RANDOM);
+}
+
+void gguf_fetch_pages(const struct gguf_file *file, const void *data, size_t bytes)
+{
+    advise(file, data, bytes, MADV_WILLNEED);
 }
 
 static const struct pair *find_pair(const struct gguf_file *file, const char *key)

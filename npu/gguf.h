@@ -58,6 +58,10 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf_file *file, int index
 const struct gguf_tensor *gguf_find_tensor(const struct gguf_file *file, const char *name); /* NULL: none; hashed */
 /* Tells the kernel that the mapped pages of this tensor are not needed again soon (after repacking). */
 void gguf_drop_pages(const struct gguf_file *file, const struct gguf_tensor *tensor);
+/* Rows of this tensor will be read here and there: the kernel should not read what is around them. */
+void gguf_expect_scattered(const struct gguf_file *file, const struct gguf_tensor *tensor);
+/* Asks the kernel for these bytes of a tensor's data at once, before they are read. */
+void gguf_fetch_pages(const struct gguf_file *file, const void *data, size_t bytes);
 
 /* Metadata. Each returns false when the key is absent or has another type; any integer type converts if it fits. */
 bool gguf_has(const struct gguf_file *file, const char *key);

@@ -8,8 +8,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "npu/dequantize.h"
-#include "npu/gguf.h"
 #include "npu/opencl/weights.h"
 
 enum {
@@ -37,22 +35,20 @@ static int bucket_of(int n)
     return bucket;
 }
 
-/* Reads the step's rows of a mapped table in packed form and writes them, dequantized, into the arena. */
-static cl_int write_lookup(struct opencl_executor *executor, const struct step *step, const struct plan_lookup *lookup)
+/* Writes the step's rows of tables that stay in the mapped file into the arena. */
+static cl_int write_lookups(struct opencl_executor *executor, const struct step *step)
 {
-    const struct weight *weight = lookup->op->weight;
-    size_t row_bytes = (size_t)(weight->n_in / tensor_type_block_elements(weight->type)) *
-                       (size_t)tensor_type_block_bytes(weight->type);
-    for (int i = 0; i < step->n_rows; i++) {
-        float *to = executor->lookup_rows + (size_t)i * (size_t)lookup->stride;
-        dequantize_row(weight->type, (const uint8_t *)weight->data + (size_t)step->rows[i].token * row_bytes, to,
-                       weight->n_in);
-        for (int64_t k = 0; k < weight->n_in; k++)
-            to[k] *= lookup->op->scale;
+    const struct plan *plan = executor->plan;
+    const void *rows[EXECUTOR_MAX_ROWS];
+    cl_int code = CL_SUCCESS;
+    step_lookup_hold(&executor->lookup, step, rows);
+    for (int i = 0; i < plan->n_lookups && code == CL_SUCCESS; i++) {
+        const struct plan_lookup *lookup = &plan->lookups[i];
+        const float *floats = step_lookup_floats(&executor->lookup, i, rows, step->n_rows);
+        code = clEnqueueWriteBuffer(executor->queue, executor->arena.memory, CL_TRUE, (size_t)lookup->offset * 4,
+                                    (size_t)step->n_rows * (size_t)lookup->stride * 4, floats, 0, NULL, NULL);
     }
-    return clEnqueueWriteBuffer(executor->queue, executor->arena.memory, CL_TRUE, (size_t)lookup->offset * 4,
-                                (size_t)step->n_rows * (size_t)lookup->stride * 4, executor->lookup_rows, 0, NULL,
-                                NULL);
+    return code;
 }
 
 /* Rows of a run that are one unit of attention: many share K/V loads, few leave each worker enough units. Bits do not depend
@@ -76,8 +72,8 @@ enum npu_status opencl_executor_upload(struct opencl_executor *executor, const s
         code = clEnqueueWriteBuffer(executor->queue, input, CL_FALSE, (size_t)plan->rope_offsets[r] * 4,
                                     (size_t)step->n_rows * (size_t)plan->model->ropes[r].dims * 4,
                                     executor->input_words + plan->rope_offsets[r], 0, NULL, NULL);
-    for (int l = 0; l < plan->n_lookups && code == CL_SUCCESS; l++)
-        code = write_lookup(executor, step, &plan->lookups[l]);
+    if (code == CL_SUCCESS)
+        code = write_lookups(executor, step);
     int place = 0;
     for (int i = 0; i < step->n_rows && code == CL_SUCCESS; i++) {
         if (step->rows[i].embedding == NULL)
@@ -289,12 +285,17 @@ static void opencl_destroy(struct executor *base)
         clReleaseCommandQueue(executor->queue);
     if (executor->context != NULL)
         clReleaseContext(executor->context);
+    step_lookup_destroy(&executor->lookup);
     plan_destroy(executor->plan);
     free(executor->input_words);
     free(executor->results);
     free(executor->vectors_out);
-    free(executor->lookup_rows);
     free(executor);
+}
+
+static void opencl_prefetch(struct executor *base, const int32_t *tokens, int n)
+{
+    step_lookup_ask(&((struct opencl_executor *)base)->lookup, tokens, n);
 }
 
 static uint64_t opencl_launch_switches(const struct executor *base)
@@ -309,6 +310,7 @@ static const struct executor_interface opencl_interface = {
     .write_block = opencl_write_block,
     .copy_block = opencl_copy_block,
     .destroy = opencl_destroy,
+    .prefetch = opencl_prefetch,
     .launch_switches = opencl_launch_switches,
 };
 
@@ -518,15 +520,11 @@ enum npu_status opencl_executor_create(struct opencl_executor **ret_executor, co
         executor->results =
             calloc(RESULT_HEAD + (size_t)options->max_returning * (size_t)executor->plan->select_stride, 4);
         executor->vectors_out = malloc((size_t)options->max_returning * executor->widest * sizeof(float));
-        size_t lookup_stride = 1;
-        for (int i = 0; i < executor->plan->n_lookups; i++)
-            if ((size_t)executor->plan->lookups[i].stride > lookup_stride)
-                lookup_stride = (size_t)executor->plan->lookups[i].stride;
-        executor->lookup_rows = malloc(EXECUTOR_MAX_ROWS * lookup_stride * sizeof(float));
-        if (executor->input_words == NULL || executor->results == NULL || executor->vectors_out == NULL ||
-            executor->lookup_rows == NULL)
+        if (executor->input_words == NULL || executor->results == NULL || executor->vectors_out == NULL)
             status = npu_error_set(error, NPU_ERROR_MEMORY, "no memory for step staging");
     }
+    if (status == NPU_OK)
+        status = step_lookup_create(&executor->lookup, executor->plan, error);
     if (status == NPU_OK)
         status = create_queue(executor, error);
     if (status == NPU_OK)

@@ -10,6 +10,7 @@
 #include "npu/opencl/plan.h"
 #include "npu/opencl/program.h"
 #include "npu/opencl/step_input.h"
+#include "npu/opencl/step_lookup.h"
 
 struct opencl_options {
     int32_t n_blocks;
@@ -43,7 +44,7 @@ struct opencl_executor {
     float *results; /* staging: done word, then selections of returning rows */
     float *vectors_out; /* staging: what returning rows give, `widest` floats each */
     size_t widest;
-    float *lookup_rows; /* staging: rows of a mapped table */
+    struct step_lookup lookup;
 };
 
 /* Borrows model, whose file stays mapped. Packs the weights, compiles, probes, and runs every bucket once. */

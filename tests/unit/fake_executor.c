@@ -166,6 +166,8 @@ static enum npu_status fake_step(struct executor *executor, const struct step *s
     if (fake->sleep_us > 0)
         usleep(fake->sleep_us);
     fake->n_steps++;
+    for (int i = 0; i < step->n_rows; i++)
+        fake->n_unannounced += !fake->announced[step->rows[i].token];
     memset(results, 0, (size_t)step->n_rows * sizeof *results);
     int n_rows = fake->fail_steps > 0 ? step->n_rows / 2 : step->n_rows;
     uint64_t state = 0;
@@ -229,9 +231,16 @@ static enum npu_status fake_copy_block(struct executor *executor, int32_t from, 
     return NPU_OK;
 }
 
+static void fake_prefetch(struct executor *executor, const int32_t *tokens, int n)
+{
+    for (int i = 0; i < n; i++)
+        ((struct fake_executor *)executor)->announced[tokens[i]] = true;
+}
+
 static void fake_destroy(struct executor *executor)
 {
     struct fake_executor *fake = (struct fake_executor *)executor;
+    free(fake->announced);
     free(fake->writer);
     free(fake->slots);
     free(fake->logits);
@@ -247,6 +256,7 @@ struct fake_executor *fake_create(struct fake_options options)
         .write_block = fake_write_block,
         .copy_block = fake_copy_block,
         .destroy = fake_destroy,
+        .prefetch = fake_prefetch,
     };
     struct fake_executor *fake = calloc(1, sizeof *fake);
     RULE(fake != NULL);
@@ -263,11 +273,13 @@ struct fake_executor *fake_create(struct fake_options options)
         .numerics = 1,
     };
     size_t n_blocks = (size_t)options.n_blocks, n_logits = (size_t)options.max_returning * (size_t)options.n_vocab;
+    fake->announced = calloc((size_t)options.n_vocab, sizeof *fake->announced);
     fake->writer = malloc(n_blocks * sizeof *fake->writer);
     fake->slots = calloc(n_blocks * KV_BLOCK_TOKENS, sizeof *fake->slots);
     fake->logits = calloc(n_logits, sizeof *fake->logits);
     fake->top = calloc(n_logits, sizeof *fake->top);
-    RULE(fake->writer != NULL && fake->slots != NULL && fake->logits != NULL && fake->top != NULL);
+    RULE(fake->announced != NULL && fake->writer != NULL && fake->slots != NULL && fake->logits != NULL &&
+         fake->top != NULL);
     for (size_t i = 0; i < n_blocks; i++)
         fake->writer[i] = -1;
     return fake;

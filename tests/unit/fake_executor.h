@@ -23,6 +23,8 @@ struct fake_executor {
     int fail_steps; /* so many next steps fail, half done */
     bool fail_copies;
     uint64_t n_steps, n_rows, n_copies;
+    uint64_t n_unannounced; /* rows whose token nobody had announced (executor_prefetch_tokens) */
+    bool *announced; /* by token */
     int32_t *writer; /* of each block in this step: a table or -1 */
     uint64_t *slots; /* KV_BLOCK_TOKENS per block */
     float *logits; /* max_returning rows */

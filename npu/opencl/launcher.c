@@ -14,7 +14,8 @@ enum {
     EACH_STEPS_FIRST = 16, /* how long one op a launch lasts after the first disturbance; doubles while it goes on */
     EACH_STEPS_MOST = 512,
 };
-static const double barrier_limit_us = 20.0, probe_wait_us = 20000.0;
+static const double barrier_limit_us = 20.0, busy_barrier_us = 200.0, probe_wait_us = 20000.0;
+static const double slower_factor = 1.25;
 static const double wait_least_us = 3000.0, unknown_wait_us = 1e5;
 
 static double now_us(void)
@@ -174,7 +175,7 @@ enum npu_status launcher_probe(struct launcher *launcher, cl_context context, cl
         snprintf(reason, reason_size, "the probe's groups did not see each other's data");
     else if (good == 0)
         snprintf(reason, reason_size, "the probe's groups never met");
-    else if (good < PROBE_ROUNDS)
+    else if (good < PROBE_ROUNDS || (launcher->barrier_us > barrier_limit_us && launcher->barrier_us < busy_barrier_us))
         start_disturbed(launcher);
     else if (good == PROBE_ROUNDS && launcher->barrier_us > barrier_limit_us)
         snprintf(reason, reason_size, "a barrier takes %.1f us", launcher->barrier_us);
@@ -227,9 +228,15 @@ void launcher_note_abandoned(struct launcher *launcher, int bucket)
     atomic_fetch_add_explicit(&launcher->switches, 1, memory_order_relaxed);
 }
 
-void launcher_note(struct launcher *launcher, int bucket, double us)
+void launcher_note(struct launcher *launcher, int bucket, enum launch_mode mode, double us)
 {
     struct launch_calm *calm = &launcher->calm[bucket];
-    calm->backoff = 0;
-    calm->usual_us = calm->usual_us == 0 || us < calm->usual_us ? us : calm->usual_us + 0.1 * (us - calm->usual_us);
+    double *mean = mode == LAUNCH_ONE ? &calm->usual_us : &calm->each_us;
+    *mean = *mean == 0 || us < *mean ? us : *mean + 0.1 * (us - *mean);
+    if (mode != LAUNCH_ONE)
+        return;
+    if (calm->each_us > 0 && calm->usual_us > slower_factor * calm->each_us)
+        launcher_note_abandoned(launcher, bucket);
+    else
+        calm->backoff = 0;
 }

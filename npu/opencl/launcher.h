@@ -22,6 +22,7 @@ enum {
 /* Step times of one bucket, and when to try one launch again after another process took a core. */
 struct launch_calm {
     double usual_us; /* of undisturbed steps in one launch; follows drops at once, rises slowly */
+    double each_us; /* of steps with one op a launch; 0: none yet */
     int each_left; /* steps still to run one op a launch */
     int backoff; /* of those, next time */
 };
@@ -69,7 +70,8 @@ double launcher_wait_us(const struct launcher *launcher, int bucket);
 
 /* The mode for the next step of a bucket (0: 1 row, 1: 2 rows, ... 8: 256 rows), and what its time says. */
 enum launch_mode launcher_mode(struct launcher *launcher, int bucket);
-void launcher_note(struct launcher *launcher, int bucket, double us); /* a step in one launch that finished */
+/* A step that finished in that mode. The mode that turns out slower is left. */
+void launcher_note(struct launcher *launcher, int bucket, enum launch_mode mode, double us);
 void launcher_note_abandoned(struct launcher *launcher, int bucket); /* one whose barrier was given up */
 
 #endif

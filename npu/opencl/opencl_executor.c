@@ -220,8 +220,7 @@ static enum npu_status opencl_step(struct executor *base, const struct step *ste
         status = npu_error_set(error, NPU_ERROR_DEVICE, "%s did not finish a step", executor->profile.device_name);
     if (status != NPU_OK)
         return status;
-    if (mode == LAUNCH_ONE)
-        launcher_note(&executor->launcher, bucket, now_us() - start);
+    launcher_note(&executor->launcher, bucket, mode, now_us() - start);
     memset(results, 0, (size_t)step->n_rows * sizeof *results);
     for (int i = 0; i < executor->shape.n_returning && status == NPU_OK; i++) {
         int row = executor->shape.returning[i];
@@ -460,6 +459,7 @@ static enum npu_status warm_up(struct opencl_executor *executor, struct npu_erro
     for (int bucket = 0; bucket < LAUNCHER_BUCKETS; bucket++) {
         struct launch_calm *calm = &executor->launcher.calm[bucket];
         calm->each_left = calm->backoff = 0;
+        calm->each_us = 0;
         if (calm->usual_us == 0 && bucket > 0)
             calm->usual_us = 3 * executor->launcher.calm[bucket - 1].usual_us;
     }

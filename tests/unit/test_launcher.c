@@ -125,10 +125,10 @@ static void a_disturbed_bucket_runs_one_op_a_launch_for_a_while(void **state)
     struct launcher launcher = {.profile = &profile, .one_launch = true};
     for (int i = 0; i < 20; i++) {
         assert_int_equal(launcher_mode(&launcher, 0), LAUNCH_ONE);
-        launcher_note(&launcher, 0, 4000);
+        launcher_note(&launcher, 0, LAUNCH_ONE, 4000);
     }
     assert_true(launcher_wait_us(&launcher, 0) < 10000);
-    launcher_note(&launcher, 0, 40000); /* a longer conversation, not a disturbance */
+    launcher_note(&launcher, 0, LAUNCH_ONE, 40000); /* a longer conversation, not a disturbance */
     assert_int_equal(launcher_mode(&launcher, 0), LAUNCH_ONE);
     launcher_note_abandoned(&launcher, 0);
     assert_int_equal(launcher.switches, 1);
@@ -142,6 +142,9 @@ static void a_disturbed_bucket_runs_one_op_a_launch_for_a_while(void **state)
         longer++;
     assert_int_equal(longer, 32);
     assert_int_equal(launcher_mode(&launcher, 1), LAUNCH_ONE); /* other buckets go on */
+    launcher_note(&launcher, 1, LAUNCH_EACH, 1000);
+    launcher_note(&launcher, 1, LAUNCH_ONE, 2000); /* barriers that cost more than launches */
+    assert_int_equal(launcher_mode(&launcher, 1), LAUNCH_EACH);
 }
 
 int main(void)

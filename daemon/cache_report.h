@@ -26,11 +26,16 @@ struct cache_report {
     uint64_t session_id; /* the session that the request works in; 0: none */
     uint64_t source_id; /* the session that the prefix came from, as far as it is known; 0: none */
     enum cache_miss miss;
+    uint64_t known_id; /* the known history that the prompt is most like, resident or not; 0: none */
+    int32_t n_known; /* positions that they have in common */
     int32_t differs_at; /* the first position that differs from that history; -1: none does */
     int32_t n_restored; /* positions that were read from the state folder */
     double restore_ms; /* what that took */
     double recompute_ms; /* what computing them would have taken, by the measured rate; 0: nothing measured yet */
 };
+
+/* Why not more than n_cached of the n_known positions, of which at most max_cached may be: EVICTED, DIFFERS or NONE. */
+enum cache_miss cache_report_miss(const struct cache_report *report, int32_t max_cached);
 
 /* Words for logs and answers: "none", "resident", "shared", "disk"; "none", "first_use", "differs", "evicted",
  * "damaged". */

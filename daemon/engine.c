@@ -15,6 +15,11 @@ enum {
 
 /* --- the engine thread -------------------------------------------------------------------------------------------- */
 
+void engine_beat(struct engine *engine)
+{
+    atomic_store(&engine->heartbeat_us, engine_now_us(engine) - ENGINE_CLOCK_BASE_US);
+}
+
 static void share_metrics(struct engine *engine)
 {
     struct engine_metrics *metrics = &engine->metrics;
@@ -35,6 +40,7 @@ static void share_metrics(struct engine *engine)
     metrics->sessions_idle = session_count(sessions, SESSION_IDLE);
     metrics->sessions_evicted = session_count(sessions, SESSION_EVICTED);
     metrics->evictions = session_evictions(sessions);
+    engine_share_state_metrics(engine);
     uv_mutex_lock(&engine->metrics_mutex);
     engine->shared_metrics = *metrics;
     uv_mutex_unlock(&engine->metrics_mutex);
@@ -50,9 +56,10 @@ static void run(void *argument)
 {
     struct engine *engine = argument;
     while (!atomic_load(&engine->stop_wanted)) {
-        atomic_store(&engine->heartbeat_us, engine_now_us(engine));
+        engine_beat(engine);
         engine_take_submissions(engine);
         engine_answer_requests(engine, false);
+        engine_checkpoint(engine);
         engine_heed_wishes(engine);
         post_events(engine); /* those that ended without a step; their memory is free for this one */
         bool stepped = scheduler_step(engine->scheduler);
@@ -62,14 +69,17 @@ static void run(void *argument)
                           (double)counters->last_step_us / 1e6);
         }
         post_events(engine);
+        bool more = engine_work_on_transfers(engine);
         share_metrics(engine);
-        if (!stepped)
+        if (!stepped && !more)
             mailbox_wait(&engine->submissions, HEARTBEAT_NS);
     }
     engine_take_submissions(engine);
     engine_cancel_all(engine);
+    engine_post_events(engine); /* engine_close delivers what is posted from here on */
     engine_answer_requests(engine, true);
-    engine_post_events(engine); /* engine_close delivers them */
+    engine_abort_transfers(engine);
+    engine_save_all(engine);
     share_metrics(engine);
 }
 
@@ -87,6 +97,13 @@ static void deliver(struct engine *engine)
     for (; request != NULL; request = next_request) {
         next_request = request->next;
         request->next = NULL;
+        if (request->transfer != NULL && request->transfer->piece != NULL) {
+            request->transfer->at_reader = true;
+            request->on_piece(request, request->transfer->piece, request->transfer->piece_bytes, request->context);
+            continue;
+        }
+        session_transfer_destroy(request->transfer);
+        request->transfer = NULL;
         request->on_done(request, request->context);
     }
 }
@@ -113,9 +130,17 @@ static enum npu_status find_end_tokens(struct engine *engine, struct npu_error *
     return NPU_OK;
 }
 
-static void free_engine(struct engine *engine)
+static void free_state(struct engine *engine)
 {
     scheduler_destroy(engine->scheduler);
+    state_store_close(engine->store);
+    engine->scheduler = NULL;
+    engine->store = NULL;
+}
+
+static void free_engine(struct engine *engine)
+{
+    free_state(engine);
     sampler_scratch_destroy(engine->scratch);
     free(engine->end_tokens);
     free(engine);
@@ -157,6 +182,7 @@ static bool init_locks(struct engine *engine)
 static void free_after_close(uv_handle_t *handle)
 {
     struct engine *engine = handle->data;
+    free_state(engine); /* its worker pokes a mailbox */
     clear_locks(engine, N_MAILBOXES);
     free_engine(engine);
 }
@@ -174,7 +200,7 @@ static enum npu_status start_thread(struct engine *engine, uv_loop_t *loop, stru
         return npu_error_set(error, NPU_ERROR_SYSTEM, "no wakeup for the engine: %s", uv_strerror(status));
     }
     engine->async.data = engine;
-    atomic_store(&engine->heartbeat_us, engine_now_us(engine));
+    engine_beat(engine);
     share_metrics(engine);
     status = uv_thread_create(&engine->thread, run, engine);
     if (status == 0)
@@ -210,7 +236,11 @@ enum npu_status engine_create(struct engine **ret_engine, const struct engine_op
     if (uv_random(NULL, NULL, &scheduler.session_id_seed, sizeof scheduler.session_id_seed, 0, NULL) != 0)
         scheduler.session_id_seed = uv_hrtime();
     struct scheduler_callbacks callbacks = engine_callbacks(engine);
-    enum npu_status status = find_end_tokens(engine, error);
+    enum npu_status status = engine_open_state(engine, error);
+    scheduler.store = engine->store;
+    scheduler.unix_offset_us = engine->unix_offset_us;
+    if (status == NPU_OK)
+        status = find_end_tokens(engine, error);
     if (status == NPU_OK)
         status = sampler_scratch_create(&engine->scratch, executor->n_vocab, error);
     if (status == NPU_OK)
@@ -264,7 +294,13 @@ void engine_ask(struct engine *engine, struct engine_request *request)
 
 void engine_export_next(struct engine *engine, struct engine_request *request, bool go_on)
 {
-    (void)engine, (void)request, (void)go_on;
+    struct session_transfer *transfer = request->transfer;
+    if (engine->closing) /* on_done is on its way */
+        return;
+    transfer->at_reader = false;
+    transfer->go_on = go_on;
+    mailbox_post(&engine->requests, request);
+    mailbox_poke(&engine->submissions);
 }
 
 uint64_t engine_heartbeat_us(const struct engine *engine)
@@ -304,5 +340,6 @@ void engine_close(struct engine *engine, void (*on_closed)(void *context), void 
     atomic_store(&engine->stop_wanted, true);
     mailbox_poke(&engine->submissions);
     uv_thread_join(&engine->thread);
+    engine_abandon_exports(engine);
     uv_close((uv_handle_t *)&engine->async, on_async_closed);
 }

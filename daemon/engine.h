@@ -16,6 +16,7 @@ struct tokenizer;
 struct engine;
 struct engine_metrics;
 struct log;
+struct session_transfer;
 
 struct engine_options {
     int32_t context; /* positions per session */
@@ -116,8 +117,8 @@ struct engine_request {
     /* ENGINE_IMPORT_SESSION: the bytes of an export; malloc'ed, owned. */
     void *data;
     size_t data_length;
-    /* ENGINE_EXPORT_SESSION, loop thread: the next bytes, valid until engine_export_next is called, which may be later and
-     * must be before anything else happens. About a KV block each; together they are the file. */
+    /* ENGINE_EXPORT_SESSION, loop thread: the next bytes, valid until engine_export_next or on_done. About a KV block each;
+     * together they are the file. */
     void (*on_piece)(struct engine_request *request, const void *bytes, size_t length, void *context);
 
     /* The answer. Every verb but ENGINE_DELETE_SESSION describes the session as it is then. */
@@ -127,7 +128,7 @@ struct engine_request {
     int n_sessions;
 
     struct engine_request *next; /* the engine's */
-    void *export; /* the engine's */
+    struct session_transfer *transfer; /* the engine's */
 };
 
 struct engine_request *engine_request_create(enum engine_verb verb); /* NULL: no memory */
@@ -136,8 +137,8 @@ void engine_request_destroy(struct engine_request *request); /* NULL is fine */
 /* Loop thread. on_done is called exactly once, later. */
 void engine_ask(struct engine *engine, struct engine_request *request);
 
-/* Loop thread, once after each on_piece: the reader has taken it. go_on false: it wants no more; on_done still comes, with
- * ENGINE_ANSWER_FAILED. */
+/* Loop thread, once after each on_piece, now or later: the reader has taken it. go_on false: it wants no more; on_done still
+ * comes, with ENGINE_ANSWER_FAILED. An engine that is closing does not wait for it: on_done comes in any case. */
 void engine_export_next(struct engine *engine, struct engine_request *request, bool go_on);
 
 #endif

@@ -10,8 +10,23 @@
 #include "daemon/generation_state.h"
 #include "daemon/mailbox.h"
 #include "daemon/scheduler.h"
+#include "daemon/snapshot_transfer.h"
 
 struct sampler_scratch;
+
+/* An export or import, or a save that is waited for. */
+struct session_transfer {
+    struct engine *engine;
+    struct engine_request *request;
+    struct session_export *out;
+    struct session_import *in;
+    bool waits; /* an export: for the disk */
+    const void *piece; /* an export: not yet taken by the reader; NULL: the request is done when it is delivered */
+    size_t piece_bytes;
+    bool at_reader; /* on_piece was called, and engine_export_next was not; the loop thread's */
+    bool go_on; /* what engine_export_next said */
+    struct session_transfer *previous, *next; /* in the engine's list */
+};
 
 struct engine {
     struct engine_options options;
@@ -42,16 +57,49 @@ struct engine {
     bool last_was_refused; /* the request of the last submission found the queue full */
     double service_ms; /* moving average: how long a generation runs; 0: none has yet */
     struct engine_metrics metrics;
+    struct state_store *store; /* or NULL */
+    struct state_identity identity;
+    int64_t unix_offset_us; /* microseconds since 1970 less engine_now_us */
+    uint64_t checkpoint_us; /* when the last one began */
+    struct session_transfer *first_transfer;
 };
+
+/* A clock that has run for ages when the machine starts: sessions from before have a time on it. */
+#define ENGINE_CLOCK_BASE_US (UINT64_C(1) << 52)
 
 uint64_t engine_now_us(void *context);
 
+/* Opens the state folder, if there is one. */
+enum npu_status engine_open_state(struct engine *engine, struct npu_error *error);
+
 /* Engine thread. */
+void engine_beat(struct engine *engine); /* the watchdog's sign of life */
 struct scheduler_callbacks engine_callbacks(struct engine *engine);
 void engine_take_submissions(struct engine *engine);
 void engine_heed_wishes(struct engine *engine); /* cancel, pause, deadlines */
 bool engine_post_events(struct engine *engine); /* false: nothing to post */
 void engine_cancel_all(struct engine *engine);
 void engine_answer_requests(struct engine *engine, bool stopping);
+bool engine_describe(struct engine *engine, struct engine_request *request, const struct session *session);
+void engine_answer(struct engine_request *request, enum engine_answer kind, const char *message);
+void engine_post_answer(struct engine *engine, struct engine_request *request);
+
+/* Saves what has changed, when it is time. */
+void engine_checkpoint(struct engine *engine);
+/* The end: saves what has changed, gives up what takes too long, and lets the disk come to rest. */
+void engine_save_all(struct engine *engine);
+void engine_on_restored(void *context, struct sequence *sequence);
+void engine_share_state_metrics(struct engine *engine);
+
+/* Takes a request to save, export or import (session: what it is about, or NULL). It is answered now or later. */
+void engine_begin_transfer(struct engine *engine, struct engine_request *request, struct session *session);
+/* A reader has answered. */
+void engine_go_on_with_export(struct engine_request *request, bool stopping);
+/* True: there is more to do at once. */
+bool engine_work_on_transfers(struct engine *engine);
+void engine_abort_transfers(struct engine *engine); /* the end */
+/* Loop thread, after the end of the engine's: exports that readers have a piece of. */
+void engine_abandon_exports(struct engine *engine);
+void session_transfer_destroy(struct session_transfer *transfer); /* NULL is fine */
 
 #endif

@@ -62,6 +62,7 @@ static bool describe(const struct engine *engine, const struct session *session,
     description->busy = session->state == SESSION_BUSY;
     description->resident = session->n_blocks > 0;
     description->pinned = session->pinned;
+    description->on_disk = engine->store != NULL && state_store_has(engine->store, session->id);
     description->n_tokens = session->n_tokens;
     description->n_resident = session->n_resident;
     description->blocks_shared = session_shared_blocks(sessions, session);
@@ -73,14 +74,14 @@ static bool describe(const struct engine *engine, const struct session *session,
     return true;
 }
 
-static void answer(struct engine_request *request, enum engine_answer kind, const char *message)
+void engine_answer(struct engine_request *request, enum engine_answer kind, const char *message)
 {
     request->answer = kind;
     snprintf(request->message, sizeof request->message, "%s", message);
 }
 
-/* One session, or all of them. */
-static void describe_sessions(struct engine *engine, struct engine_request *request, const struct session *only)
+/* One session, or all of them. False: no memory, and the request says so. */
+bool engine_describe(struct engine *engine, struct engine_request *request, const struct session *only)
 {
     struct session_table *table = scheduler_sessions(engine->scheduler);
     int32_t n = 1;
@@ -89,15 +90,17 @@ static void describe_sessions(struct engine *engine, struct engine_request *requ
             session_count(table, SESSION_EVICTED);
     request->sessions = calloc((size_t)n + 1, sizeof *request->sessions);
     const struct session *session = only != NULL ? only : session_next(table, NULL);
-    while (request->sessions != NULL && request->n_sessions < n) {
-        if (!describe(engine, session, &request->sessions[request->n_sessions++]))
-            break;
+    bool described = request->sessions != NULL;
+    while (described && request->n_sessions < n) {
+        described = describe(engine, session, &request->sessions[request->n_sessions++]);
         session = session_next(table, session);
     }
-    if (request->n_sessions == n)
-        request->answer = ENGINE_ANSWER_OK;
-    else
-        answer(request, ENGINE_ANSWER_FAILED, "no memory to describe the sessions");
+    if (!described) {
+        engine_answer(request, ENGINE_ANSWER_FAILED, "no memory to describe the sessions");
+        return false;
+    }
+    request->answer = ENGINE_ANSWER_OK;
+    return true;
 }
 
 /* NPU_OK, or why not. *session: what to describe then; NULL: nothing. */
@@ -130,50 +133,64 @@ static enum npu_status act(struct engine *engine, struct engine_request *request
     case ENGINE_SAVE_SESSION:
     case ENGINE_EXPORT_SESSION:
     case ENGINE_IMPORT_SESSION:
-        return npu_error_set(error, NPU_ERROR_UNSUPPORTED, "sessions cannot be written");
+        break; /* engine_begin_transfer */
     }
     return status;
 }
 
-static void answer_request(struct engine *engine, struct engine_request *request)
+/* True: answered; false: it will be. */
+static bool answer_request(struct engine *engine, struct engine_request *request)
 {
     struct session *session = NULL;
-    if (request->verb != ENGINE_LIST_SESSIONS || request->session[0] != '\0') {
+    bool about_one = request->verb != ENGINE_LIST_SESSIONS && request->verb != ENGINE_IMPORT_SESSION;
+    if (about_one || request->session[0] != '\0') {
         uint64_t id = 0;
         if (parse_id(request->session, &id))
             session = session_by_id(scheduler_sessions(engine->scheduler), id);
         if (session == NULL) {
             snprintf(request->message, sizeof request->message, "there is no session %.32s", request->session);
             request->answer = ENGINE_ANSWER_UNKNOWN;
-            return;
+            return true;
         }
+    }
+    if (request->verb == ENGINE_SAVE_SESSION || request->verb == ENGINE_EXPORT_SESSION ||
+        request->verb == ENGINE_IMPORT_SESSION) {
+        engine_begin_transfer(engine, request, session);
+        return false;
     }
     bool busy = session != NULL && session->state == SESSION_BUSY;
     bool needs_idle = request->verb == ENGINE_TRUNCATE_SESSION || request->verb == ENGINE_DELETE_SESSION;
     struct npu_error error;
     enum npu_status status = act(engine, request, &session, &error);
     if (status == NPU_ERROR_MEMORY)
-        answer(request, ENGINE_ANSWER_FAILED, error.message);
+        engine_answer(request, ENGINE_ANSWER_FAILED, error.message);
     else if (status != NPU_OK)
-        answer(request, busy && needs_idle ? ENGINE_ANSWER_BUSY : ENGINE_ANSWER_REFUSED, error.message);
+        engine_answer(request, busy && needs_idle ? ENGINE_ANSWER_BUSY : ENGINE_ANSWER_REFUSED, error.message);
     else if (session != NULL || request->verb == ENGINE_LIST_SESSIONS)
-        describe_sessions(engine, request, session);
+        engine_describe(engine, request, session);
     else
         request->answer = ENGINE_ANSWER_OK;
+    return true;
+}
+
+void engine_post_answer(struct engine *engine, struct engine_request *request)
+{
+    mailbox_post(&engine->answers, request);
+    uv_async_send(&engine->async);
 }
 
 void engine_answer_requests(struct engine *engine, bool stopping)
 {
     struct engine_request *next, *request = mailbox_take(&engine->requests);
-    if (request == NULL)
-        return;
     for (; request != NULL; request = next) {
         next = request->next;
-        if (stopping)
-            answer(request, ENGINE_ANSWER_FAILED, "the engine is stopping");
-        else
-            answer_request(engine, request);
-        mailbox_post(&engine->answers, request);
+        if (request->transfer != NULL) {
+            engine_go_on_with_export(request, stopping);
+        } else if (stopping) {
+            engine_answer(request, ENGINE_ANSWER_FAILED, "the engine is stopping");
+            engine_post_answer(engine, request);
+        } else if (answer_request(engine, request)) {
+            engine_post_answer(engine, request);
+        }
     }
-    uv_async_send(&engine->async);
 }

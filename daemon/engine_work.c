@@ -9,7 +9,7 @@
 uint64_t engine_now_us(void *context)
 {
     (void)context;
-    return uv_hrtime() / 1000;
+    return uv_hrtime() / 1000 + ENGINE_CLOCK_BASE_US;
 }
 
 /* --- what the scheduler calls ------------------------------------------------------------------------------------- */
@@ -85,7 +85,7 @@ static void on_failed(void *context, struct sequence *sequence, const struct npu
 
 struct scheduler_callbacks engine_callbacks(struct engine *engine)
 {
-    return (struct scheduler_callbacks){engine, engine_now_us, on_start, on_row, on_failed};
+    return (struct scheduler_callbacks){engine, engine_now_us, on_start, on_row, on_failed, engine_on_restored};
 }
 
 /* --- the queue's bounds ------------------------------------------------------------------------------------------- */

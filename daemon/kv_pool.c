@@ -31,6 +31,8 @@ struct kv_pool {
     int32_t oldest, newest; /* unreferenced full blocks by last use */
     int32_t first_root; /* newest of the full blocks that start at position 0 */
     struct kv_pool_counters counters;
+    void (*on_loss)(void *context, int32_t block); /* or NULL */
+    void *loss_context;
 };
 
 enum npu_status kv_pool_create(struct kv_pool **ret_pool, int32_t n_blocks, struct npu_error *error)
@@ -144,6 +146,8 @@ static void free_leaf(struct kv_pool *pool, int32_t block)
 {
     struct block *b = &pool->blocks[block];
     assert(b->state == BLOCK_FULL && b->references == 0 && b->first_child == KV_NO_BLOCK);
+    if (pool->on_loss != NULL)
+        pool->on_loss(pool->loss_context, block);
     int32_t *link = &pool->buckets[b->prefix_hash & pool->bucket_mask];
     while (*link != block)
         link = &pool->blocks[*link].next_in_bucket;
@@ -336,6 +340,12 @@ bool kv_pool_is_free(const struct kv_pool *pool, int32_t block)
 bool kv_pool_is_shared(const struct kv_pool *pool, int32_t block)
 {
     return block_at(pool, block)->references > 1;
+}
+
+void kv_pool_set_on_loss(struct kv_pool *pool, void (*on_loss)(void *context, int32_t block), void *context)
+{
+    pool->on_loss = on_loss;
+    pool->loss_context = context;
 }
 
 struct kv_pool_counters kv_pool_count(const struct kv_pool *pool)

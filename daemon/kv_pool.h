@@ -65,6 +65,10 @@ bool kv_pool_is_pinned(const struct kv_pool *pool, int32_t block);
 bool kv_pool_is_free(const struct kv_pool *pool, int32_t block);
 bool kv_pool_is_shared(const struct kv_pool *pool, int32_t block); /* by two references or more */
 
+/* Told of each full block that nobody references before its memory is given to something else, and the block is not found
+ * any more. It may not change the pool. */
+void kv_pool_set_on_loss(struct kv_pool *pool, void (*on_loss)(void *context, int32_t block), void *context);
+
 struct kv_pool_counters {
     int32_t total;
     int32_t free; /* hold nothing */

@@ -17,7 +17,7 @@ static void write_line(const struct log *log, enum log_level level, const char *
     /* Priorities of syslog(3): 3 error, 4 warning, 6 informational, 7 debug. */
     static const char *const priorities[] = {"<3>", "<4>", "<6>", "<7>"};
     static const char *const names[] = {"error: ", "warning: ", "", ""};
-    if (level > log->level)
+    if (log == NULL || level > log->level)
         return;
     char line[1024];
     size_t length = (size_t)snprintf(line, sizeof line, "%s%s", log->with_priorities ? priorities[level] : "",

@@ -21,7 +21,8 @@ struct log {
 /* Writes to stderr. */
 void log_init(struct log *log, enum log_level level);
 
-/* One line; control characters (a client may choose some of the text) become '?', and it is cut at 1,024 bytes. */
+/* One line; control characters (a client may choose some of the text) become '?', and it is cut at 1,024 bytes.
+ * NULL: nothing is written. */
 void log_error(const struct log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void log_warning(const struct log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void log_info(const struct log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -5,10 +5,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/snapshot.h"
+
+enum {
+    MEASURED_PROMPT_ROWS = 16, /* a step of prompts alone with so many rows says what a token of a prompt costs */
+};
+
 static enum npu_status copy_block(void *context, int32_t from, int32_t to)
 {
     struct scheduler *scheduler = context;
     return executor_copy_block(scheduler->executor, from, to, NULL);
+}
+
+static void on_evict(void *context, struct session *session)
+{
+    struct scheduler *scheduler = context;
+    if (scheduler->snapshots != NULL)
+        snapshots_on_evict(scheduler->snapshots, session);
+}
+
+static void on_forget(void *context, struct session *session)
+{
+    struct scheduler *scheduler = context;
+    if (scheduler->snapshots != NULL)
+        snapshots_on_forget(scheduler->snapshots, session);
+}
+
+static enum npu_status create_snapshots(struct scheduler *scheduler, struct npu_error *error)
+{
+    struct snapshots_options options = {
+        .executor = scheduler->executor,
+        .pool = scheduler->pool,
+        .sessions = scheduler->sessions,
+        .store = scheduler->options.store,
+        .unix_offset_us = scheduler->options.unix_offset_us,
+    };
+    enum npu_status status = snapshots_create(&scheduler->snapshots, &options, error);
+    if (status == NPU_OK)
+        snapshots_load(scheduler->snapshots);
+    return status;
 }
 
 enum npu_status scheduler_create(struct scheduler **ret_scheduler, const struct scheduler_options *options,
@@ -49,9 +84,13 @@ enum npu_status scheduler_create(struct scheduler **ret_scheduler, const struct 
         .id_seed = options->session_id_seed,
         .context = scheduler,
         .copy_block = copy_block,
+        .on_evict = on_evict,
+        .on_forget = on_forget,
     };
     if (status == NPU_OK)
         status = session_table_create(&scheduler->sessions, &sessions, scheduler->pool, error);
+    if (status == NPU_OK && options->store != NULL)
+        status = create_snapshots(scheduler, error);
     if (status != NPU_OK) {
         scheduler_destroy(scheduler);
         return status;
@@ -65,6 +104,7 @@ void scheduler_destroy(struct scheduler *scheduler)
     if (scheduler == NULL)
         return;
     assert(scheduler->n_running == 0 && scheduler->n_waiting == 0);
+    snapshots_destroy(scheduler->snapshots);
     session_table_destroy(scheduler->sessions);
     kv_pool_destroy(scheduler->pool);
     free(scheduler->running);
@@ -137,6 +177,7 @@ enum npu_status scheduler_submit(struct scheduler *scheduler, struct sequence *s
     sequence->order = scheduler->n_submitted++;
     sequence->submitted_us = scheduler->callbacks.now_us(scheduler->callbacks.context);
     sequence->state = SEQUENCE_WAITING;
+    sequence->scheduler = scheduler;
     enqueue(scheduler, sequence);
     return NPU_OK;
 }
@@ -148,8 +189,16 @@ static void close_session(struct scheduler *scheduler, struct sequence *sequence
     sequence->session = NULL;
 }
 
+static void stop_restoring(struct scheduler *scheduler, struct sequence *sequence)
+{
+    if (sequence->restore != NULL)
+        snapshots_restore_cancel(scheduler->snapshots, sequence->restore);
+    sequence->restore = NULL;
+}
+
 void scheduler_cancel(struct scheduler *scheduler, struct sequence *sequence)
 {
+    stop_restoring(scheduler, sequence);
     switch (sequence->state) {
     case SEQUENCE_NEW:
     case SEQUENCE_ENDED:
@@ -177,6 +226,7 @@ void scheduler_set_paused(struct scheduler *scheduler, struct sequence *sequence
 
 void scheduler_move_out(struct scheduler *scheduler, struct sequence *sequence)
 {
+    stop_restoring(scheduler, sequence);
     stop_running(scheduler, sequence);
     session_move_out(scheduler->sessions, sequence->session);
     sequence->state = SEQUENCE_MOVED_OUT;
@@ -223,6 +273,11 @@ static int32_t available_blocks(const struct scheduler *scheduler)
     return available;
 }
 
+int32_t scheduler_spare_blocks(const struct scheduler *scheduler)
+{
+    return available_blocks(scheduler) - scheduler->n_running;
+}
+
 static struct session_request request_of(const struct sequence *sequence)
 {
     struct session_request request = {
@@ -236,6 +291,39 @@ static struct session_request request_of(const struct sequence *sequence)
         request.n_tokens = sequence->session->n_tokens;
     }
     return request;
+}
+
+static void on_restore_end(void *context, const struct restore_result *result)
+{
+    struct sequence *sequence = context;
+    struct scheduler *scheduler = sequence->scheduler;
+    const struct scheduler_callbacks *callbacks = &scheduler->callbacks;
+    struct cache_report *report = &sequence->cache;
+    sequence->restore = NULL;
+    if (sequence->times_moved_out > 0) /* the report is about the beginning */
+        return;
+    report->n_cached = sequence->session->n_resident;
+    report->n_restored = result->n_restored;
+    report->restore_ms = (double)(callbacks->now_us(callbacks->context) - sequence->restore_began_us) / 1000;
+    report->recompute_ms = result->n_restored * (double)snapshots_prompt_ns(scheduler->snapshots) / 1e6;
+    if (result->n_restored > 0) {
+        report->source = CACHE_SOURCE_DISK;
+        report->source_id = report->known_id;
+    }
+    report->miss = cache_report_miss(report, scheduler_max_cached(sequence));
+    if (result->damaged && report->miss == CACHE_MISS_EVICTED)
+        report->miss = CACHE_MISS_DAMAGED;
+    if (callbacks->on_restored != NULL)
+        callbacks->on_restored(callbacks->context, sequence);
+}
+
+static void begin_restoring(struct scheduler *scheduler, struct sequence *sequence)
+{
+    if (scheduler->snapshots == NULL)
+        return;
+    sequence->restore_began_us = scheduler->callbacks.now_us(scheduler->callbacks.context);
+    sequence->restore = snapshots_restore(scheduler->snapshots, sequence->session, scheduler_max_cached(sequence),
+                                          on_restore_end, sequence);
 }
 
 /* False: the head of the queue has to wait. */
@@ -274,6 +362,7 @@ static bool admit_first(struct scheduler *scheduler)
         sequence->started_us = now_us;
         scheduler->callbacks.on_start(scheduler->callbacks.context, sequence);
     }
+    begin_restoring(scheduler, sequence);
     return true;
 }
 
@@ -306,12 +395,38 @@ static void deliver(struct scheduler *scheduler, const struct planned_run *run)
     }
 }
 
+static void measure_prompts(struct scheduler *scheduler)
+{
+    const struct scheduler_counters *counters = &scheduler->counters;
+    if (scheduler->snapshots == NULL || counters->last_decode_rows > 0 || counters->last_rows < MEASURED_PROMPT_ROWS)
+        return;
+    uint64_t ns = counters->last_step_us * 1000 / (uint64_t)counters->last_rows;
+    uint64_t before = snapshots_prompt_ns(scheduler->snapshots);
+    snapshots_set_prompt_ns(scheduler->snapshots, before > 0 ? (before * 4 + ns) / 5 : ns);
+}
+
+static void work_on_snapshots(struct scheduler *scheduler)
+{
+    bool gentle = false; /* only if a step will follow, and with it another turn of this */
+    for (int i = 0; i < scheduler->n_running && !gentle; i++) {
+        const struct sequence *sequence = scheduler->running[i];
+        gentle = !sequence->paused && sequence->restore == NULL &&
+                 sequence->session->n_tokens == sequence->session->n_resident + 1;
+    }
+    if (scheduler->snapshots != NULL)
+        snapshots_work(scheduler->snapshots, gentle);
+}
+
 bool scheduler_step(struct scheduler *scheduler)
 {
+    work_on_snapshots(scheduler);
     for (;;) {
+        int n_waiting = scheduler->n_waiting;
         while (scheduler->first_waiting != NULL && scheduler->n_running < scheduler->options.parallel)
             if (!admit_first(scheduler))
                 break;
+        if (scheduler->n_waiting < n_waiting) /* what they need is asked for now, not after the step */
+            work_on_snapshots(scheduler);
         int n_running = scheduler->n_running;
         if (scheduler_plan(scheduler))
             break;
@@ -350,6 +465,7 @@ bool scheduler_step(struct scheduler *scheduler)
     counters->decode_rows += (uint64_t)counters->last_decode_rows;
     counters->prompt_rows += (uint64_t)counters->last_prompt_rows;
     step_cost_learn(&scheduler->cost, scheduler->n_rows, (double)counters->last_step_us / 1000);
+    measure_prompts(scheduler);
     for (int i = 0; i < scheduler->n_runs; i++)
         deliver(scheduler, &scheduler->runs[i]);
     return true;
@@ -370,6 +486,16 @@ int scheduler_waiting(const struct scheduler *scheduler)
 struct session_table *scheduler_sessions(struct scheduler *scheduler)
 {
     return scheduler->sessions;
+}
+
+struct snapshots *scheduler_snapshots(struct scheduler *scheduler)
+{
+    return scheduler->snapshots;
+}
+
+struct kv_pool *scheduler_pool(struct scheduler *scheduler)
+{
+    return scheduler->pool;
 }
 
 struct kv_pool_counters scheduler_kv_counters(const struct scheduler *scheduler)
@@ -398,6 +524,8 @@ bool scheduler_is_consistent(const struct scheduler *scheduler)
             (i > 0 && scheduler->running[i - 1]->order >= s->order))
             return false;
     }
+    if (scheduler->snapshots != NULL && !snapshots_is_consistent(scheduler->snapshots, 0))
+        return false;
     return n_waiting == scheduler->n_waiting && scheduler->n_running <= scheduler->options.parallel &&
            session_count(scheduler->sessions, SESSION_BUSY) == scheduler->n_running + n_moved_out &&
            session_table_is_consistent(scheduler->sessions);

@@ -15,7 +15,10 @@
 #include "npu/error.h"
 #include "npu/executor.h"
 
+struct restore;
 struct scheduler;
+struct snapshots;
+struct state_store;
 
 enum sequence_state {
     SEQUENCE_NEW,
@@ -46,7 +49,8 @@ struct sequence {
     enum sequence_state state;
     bool paused;
     struct session *session; /* once started */
-    struct cache_report cache; /* what was cached; once started */
+    struct cache_report cache; /* what was cached; once started, and complete when nothing is restored any more */
+    struct restore *restore; /* while K/V is read from disk; it gets no rows then */
     uint64_t submitted_us, started_us;
     uint32_t times_moved_out;
 
@@ -54,6 +58,8 @@ struct sequence {
     uint64_t order; /* by submission */
     uint64_t served_step; /* the last step that had prompt rows of it */
     int32_t n_delivered; /* prompt positions whose results the owner has */
+    struct scheduler *scheduler;
+    uint64_t restore_began_us;
     struct sequence *next; /* in the queue */
 };
 
@@ -68,6 +74,8 @@ struct scheduler_callbacks {
     int32_t (*on_row)(void *context, struct sequence *sequence, int32_t position, const struct row_result *result);
     /* The sequence has ended because the device, the memory or the pool failed it. */
     void (*on_failed)(void *context, struct sequence *sequence, const struct npu_error *error);
+    /* Reading from disk has ended, the sequence's cache report is complete. May be NULL. */
+    void (*on_restored)(void *context, struct sequence *sequence);
 };
 
 struct scheduler_options {
@@ -75,6 +83,8 @@ struct scheduler_options {
     int step_target_ms; /* while anybody decodes */
     int32_t max_sessions; /* remembered in all states */
     uint64_t session_id_seed;
+    struct state_store *store; /* where sessions are kept over evictions and restarts; borrowed; NULL: nowhere */
+    int64_t unix_offset_us; /* microseconds since 1970 less now_us */
 };
 
 enum {
@@ -98,13 +108,17 @@ void scheduler_cancel(struct scheduler *scheduler, struct sequence *sequence);
 /* A paused sequence keeps its place and gets no rows. */
 void scheduler_set_paused(struct scheduler *scheduler, struct sequence *sequence, bool paused);
 
-/* Admits what can be admitted and runs one step. False: there was nothing to run, and there will not be before a
- * submission, a cancellation or a resumption. */
+/* Moves what is being saved and restored on, admits what can be admitted and runs one step. False: there was nothing to run,
+ * and there will not be before a submission, a cancellation, a resumption, or progress of the store. */
 bool scheduler_step(struct scheduler *scheduler);
 
 int scheduler_running(const struct scheduler *scheduler);
 int scheduler_waiting(const struct scheduler *scheduler);
 struct session_table *scheduler_sessions(struct scheduler *scheduler);
+struct snapshots *scheduler_snapshots(struct scheduler *scheduler); /* NULL: there is no store */
+struct kv_pool *scheduler_pool(struct scheduler *scheduler);
+/* Blocks that a newcomer may take without pushing a running sequence out. */
+int32_t scheduler_spare_blocks(const struct scheduler *scheduler);
 struct kv_pool_counters scheduler_kv_counters(const struct scheduler *scheduler);
 
 /* The last step, and sums over all of them. */

@@ -18,7 +18,7 @@ static int collect(struct scheduler *scheduler, bool decoding)
     int n = 0;
     for (int i = 0; i < scheduler->n_running; i++) {
         struct sequence *sequence = scheduler->running[i];
-        if (sequence->paused || (remaining(sequence) == 1) != decoding)
+        if (sequence->paused || sequence->restore != NULL || (remaining(sequence) == 1) != decoding)
             continue;
         int at = n++;
         for (; at > 0 && scheduler->candidates[at - 1]->served_step > sequence->served_step; at--)

@@ -17,6 +17,7 @@ struct scheduler {
     struct executor *executor;
     struct kv_pool *pool;
     struct session_table *sessions;
+    struct snapshots *snapshots; /* or NULL */
     struct step_cost cost;
     struct scheduler_counters counters;
     uint64_t n_submitted;

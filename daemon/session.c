@@ -172,10 +172,23 @@ bool session_set_key(struct session *session, const char *key)
     return true;
 }
 
-static void forget_record(struct session_table *table, struct session *session)
+void session_forget(struct session_table *table, struct session *session)
 {
-    session_list_remove(table, session);
+    if (table->options.on_forget != NULL)
+        table->options.on_forget(table->options.context, session);
     session_free(session);
+}
+
+/* Of those without blocks the least recently used goes first, and first of all those that are nowhere else. */
+static void forget_one(struct session_table *table)
+{
+    struct session *session = table->lists[LIST_EVICTED].first;
+    while (session != NULL && session->n_lasting > 0)
+        session = session->next;
+    if (session == NULL)
+        session = table->lists[LIST_EVICTED].first;
+    session_list_remove(table, session);
+    session_forget(table, session);
 }
 
 /* Gives the blocks of an idle session up. Its history is remembered, to explain later misses. */
@@ -213,7 +226,7 @@ static void bound_sessions(struct session_table *table)
             return;
         evict(table, session);
     }
-    forget_record(table, table->lists[LIST_EVICTED].first);
+    forget_one(table);
 }
 
 struct session *session_new(struct session_table *table, int32_t n_tokens, const char *key, uint64_t now_us)
@@ -404,6 +417,10 @@ struct session *session_open(struct session_table *table, const struct session_r
     free(full_blocks);
     if (session == NULL)
         return NULL;
+    int32_t common = request->n_tokens < session->n_tokens ? request->n_tokens : session->n_tokens;
+    common = session_common_prefix(session->tokens, request->tokens, common);
+    if (session->n_lasting > common)
+        session->n_lasting = common;
     memcpy(session->tokens, request->tokens, (size_t)request->n_tokens * sizeof *session->tokens);
     session->n_tokens = request->n_tokens;
     session->turns++;
@@ -426,14 +443,24 @@ void session_close(struct session_table *table, struct session *session, uint64_
     session_list_remove(table, session);
     /* Blocks for positions that were never computed. */
     session_drop_blocks(table, session, (session->n_resident + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS);
+    session->used_us = now_us;
+    session->dirty = true;
+    if (session->n_resident < session->n_lasting) {
+        /* Ended before its history was back: it is where it was. */
+        session_drop_blocks(table, session, 0);
+        session->n_tokens = session->n_lasting;
+        session->n_resident = 0;
+        session->state = SESSION_EVICTED;
+        session_list_insert(table, session);
+        return;
+    }
     if (session->n_resident == 0) {
-        session_free(session);
+        session_forget(table, session);
         return;
     }
     for (int32_t i = 0; i < session->n_blocks; i++)
         kv_pool_unhold(table->pool, session->blocks[i]);
     session->n_tokens = session->n_resident;
-    session->used_us = now_us;
     session->state = SESSION_IDLE;
     session_list_insert(table, session);
     session_anchor_set(table, session);
@@ -501,6 +528,50 @@ int32_t session_skip_ahead(struct session_table *table, struct session *session,
         session->n_resident = session->n_full * KV_BLOCK_TOKENS;
     }
     return session->n_resident - before;
+}
+
+void session_rewind(struct session_table *table, struct session *session)
+{
+    session_cut(table, session, session->n_full * KV_BLOCK_TOKENS);
+}
+
+/* Busy, listed, without blocks. */
+static struct session *session_of_record(struct session_table *table, const struct session_record *record)
+{
+    if (record->id != 0 && session_by_id(table, record->id) != NULL)
+        return NULL;
+    struct session *session = session_new(table, record->n_tokens, record->key, record->created_us);
+    if (session == NULL)
+        return NULL;
+    if (record->id != 0)
+        session->id = record->id;
+    memcpy(session->tokens, record->tokens, (size_t)record->n_tokens * sizeof *session->tokens);
+    session->n_tokens = session->n_lasting = record->n_tokens;
+    session->turns = record->turns;
+    session->pinned = record->pinned;
+    session->kept = record->kept;
+    session->used_us = record->used_us;
+    session_list_insert(table, session);
+    return session;
+}
+
+struct session *session_remember(struct session_table *table, const struct session_record *record)
+{
+    struct session *session = session_of_record(table, record);
+    if (session == NULL)
+        return NULL;
+    session_list_remove(table, session);
+    session->state = SESSION_EVICTED;
+    session_list_insert(table, session);
+    return session;
+}
+
+struct session *session_bring_in(struct session_table *table, const struct session_record *record)
+{
+    struct session *session = session_of_record(table, record);
+    if (session != NULL)
+        session_skip_ahead(table, session, record->n_tokens);
+    return session;
 }
 
 void session_move_out(struct session_table *table, struct session *session)

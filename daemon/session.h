@@ -35,7 +35,7 @@ enum session_state {
     SESSION_EVICTED,
 };
 
-/* Read-only for others. */
+/* Read-only for others, but for what the saving of sessions keeps here. */
 struct session {
     uint64_t id; /* never 0, never used twice */
     char *key; /* prompt_cache_key, or NULL */
@@ -49,6 +49,11 @@ struct session {
     int32_t n_full;
     uint32_t turns; /* requests so far */
     uint64_t created_us, used_us;
+    /* Saving: */
+    bool dirty; /* it changed since it was last saved */
+    bool kept; /* it is saved whatever its history, because somebody asked for it */
+    uint32_t checkpoint; /* the last one that looked at it */
+    int32_t n_lasting; /* so many tokens stay in the history when a request ends though their K/V is not resident */
     /* The table's. */
     uint64_t key_hash;
     int32_t tokens_capacity, blocks_capacity;
@@ -63,7 +68,9 @@ struct session_table_options {
     /* Copies the K/V of one block to another. On failure less of the prefix is reused. */
     enum npu_status (*copy_block)(void *context, int32_t from, int32_t to);
     /* May be NULL. Told before the blocks of an idle session are given up for others. */
-    void (*on_evict)(void *context, const struct session *session);
+    void (*on_evict)(void *context, struct session *session);
+    /* May be NULL. Told before a session is forgotten, but for the end of the table. */
+    void (*on_forget)(void *context, struct session *session);
 };
 
 /* Borrows the pool. */
@@ -85,8 +92,8 @@ int32_t session_blocks_needed(const struct session_table *table, const struct se
 struct session *session_open(struct session_table *table, const struct session_request *request, uint64_t now_us,
                              struct cache_report *ret_report);
 
-/* Ends the work on a busy session: it is idle, with the tokens whose K/V is resident as its history. It is gone when it
- * holds none. */
+/* Ends the work on a busy session: it is idle, with the tokens whose K/V is resident as its history. What
+ * lasts of its history does so without K/V. It is gone when nothing is left. */
 void session_close(struct session_table *table, struct session *session, uint64_t now_us);
 
 /* Busy sessions: another known token at the end (false: no memory). */
@@ -111,6 +118,24 @@ bool session_awaits(const struct session *session, const struct session *other, 
  * is still there and returns how many positions are resident. */
 void session_move_out(struct session_table *table, struct session *session);
 int32_t session_move_in(struct session_table *table, struct session *session, int32_t max_cached);
+
+/* Busy sessions: gives up the positions behind the last full block. */
+void session_rewind(struct session_table *table, struct session *session);
+
+/* A session that is known from elsewhere. */
+struct session_record {
+    uint64_t id; /* 0: a new one */
+    const char *key; /* or NULL */
+    const int32_t *tokens;
+    int32_t n_tokens; /* at least 1 */
+    uint32_t turns;
+    bool pinned, kept;
+    uint64_t created_us, used_us;
+};
+/* As an evicted session, whose tokens last. NULL: no memory, or the id is there. */
+struct session *session_remember(struct session_table *table, const struct session_record *record);
+/* As a busy session that has of its blocks those that the pool has; its tokens last. NULL: no memory. */
+struct session *session_bring_in(struct session_table *table, const struct session_record *record);
 
 /* By id, in any state; NULL: unknown. By key: the most recently used one. */
 struct session *session_by_id(const struct session_table *table, uint64_t id);

@@ -5,7 +5,7 @@
 
 enum {
     MAX_SCANNED = 64, /* candidates behind one block that are compared; the most recent ones come first */
-    MAX_EXPLAINED = 256, /* histories of one state that an explanation looks at */
+    MAX_EXPLAINED = 1024, /* histories of one state that an explanation looks at */
 };
 
 int32_t session_common_prefix(const int32_t *a, const int32_t *b, int32_t limit)
@@ -170,6 +170,10 @@ struct session *session_explain(const struct session_table *table, const struct 
         history = nearest_history(table, request, &common);
 
     *ret_report = (struct cache_report){.n_cached = cached, .differs_at = -1};
+    if (history != NULL) {
+        ret_report->known_id = history->id;
+        ret_report->n_known = common;
+    }
     ret_report->source = cached == 0            ? CACHE_SOURCE_NONE
                          : match->go_on != NULL ? CACHE_SOURCE_RESIDENT
                                                 : CACHE_SOURCE_SHARED;
@@ -181,10 +185,7 @@ struct session *session_explain(const struct session_table *table, const struct 
         ret_report->source_id = history->id;
     if (common < history->n_tokens && common < request->n_tokens)
         ret_report->differs_at = common;
-    if (cached + KV_BLOCK_TOKENS <= smaller(common, request->max_cached))
-        ret_report->miss = CACHE_MISS_EVICTED;
-    else if (ret_report->differs_at >= 0)
-        ret_report->miss = CACHE_MISS_DIFFERS;
+    ret_report->miss = cache_report_miss(ret_report, request->max_cached);
     bool revive = history->state == SESSION_EVICTED && may_continue(history, history->n_tokens, request->key, common);
     return revive ? history : NULL;
 }

@@ -59,6 +59,7 @@ void session_list_remove(struct session_table *table, struct session *session);
 /* A session with room for n_tokens, linked nowhere. NULL: no memory. */
 struct session *session_new(struct session_table *table, int32_t n_tokens, const char *key, uint64_t now_us);
 void session_free(struct session *session);
+void session_forget(struct session_table *table, struct session *session); /* on no list; tells, then frees */
 bool session_set_key(struct session *session, const char *key); /* false: no memory */
 /* Gives the blocks from index on back. */
 void session_drop_blocks(struct session_table *table, struct session *session, int32_t index);

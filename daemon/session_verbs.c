@@ -98,6 +98,7 @@ enum npu_status session_fork(struct session_table *table, struct session *sessio
     if (fork != NULL) {
         memcpy(fork->tokens, session->tokens, (size_t)n_tokens * sizeof *fork->tokens);
         fork->n_tokens = n_tokens;
+        fork->dirty = true;
         session_adopt(table, fork, &match, session->blocks);
         for (int32_t i = 0; i < fork->n_blocks; i++)
             kv_pool_unhold(table->pool, fork->blocks[i]);
@@ -125,6 +126,9 @@ enum npu_status session_truncate(struct session_table *table, struct session *se
     session_cut(table, session, n_tokens);
     table->unevictable = NULL;
     session->n_tokens = n_tokens;
+    if (session->n_lasting > n_tokens)
+        session->n_lasting = n_tokens;
+    session->dirty = true;
     if (session->n_resident > 0) {
         session_anchor_set(table, session);
     } else {
@@ -149,7 +153,7 @@ enum npu_status session_pin(struct session_table *table, struct session *session
                              "half the pool",
                              session->id, more, pinned, table->n_blocks / 2);
     session_list_remove(table, session);
-    session->pinned = true;
+    session->pinned = session->dirty = true;
     session_list_insert(table, session);
     for (int32_t i = 0; i < session->n_blocks; i++)
         kv_pool_pin(table->pool, session->blocks[i]);
@@ -164,6 +168,7 @@ void session_unpin(struct session_table *table, struct session *session)
         kv_pool_unpin(table->pool, session->blocks[i]);
     session_list_remove(table, session);
     session->pinned = false;
+    session->dirty = true;
     session_list_insert(table, session);
 }
 
@@ -174,6 +179,8 @@ enum npu_status session_delete(struct session_table *table, struct session *sess
     session_unpin(table, session);
     session_list_remove(table, session);
     session_anchor_clear(table, session);
+    if (table->options.on_forget != NULL)
+        table->options.on_forget(table->options.context, session);
     while (session->n_blocks > 0)
         kv_pool_forget(table->pool, session->blocks[--session->n_blocks]);
     session_free(session);

@@ -53,6 +53,8 @@ enum npu_status gguf_open_memory(struct gguf_file **ret_file, const void *data, 
 void gguf_close(struct gguf_file *file); /* NULL is fine */
 
 const char *gguf_path(const struct gguf_file *file);
+/* Names the file by what it says: a hash of its metadata, its tensor table and the first bytes of every tensor. */
+uint64_t gguf_identity(const struct gguf_file *file);
 int gguf_n_tensors(const struct gguf_file *file);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf_file *file, int index);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf_file *file, const char *name); /* NULL: none; hashed */

@@ -18,6 +18,7 @@ enum {
 };
 static const size_t memory_bytes = (size_t)512 << 20, cache_bytes = (size_t)2 << 20;
 static const double least_us = 20000.0; /* of a timed run */
+static const double enough_us = 2e6; /* of all timed runs of one kernel */
 
 struct roof {
     struct device_profile profile;
@@ -105,22 +106,17 @@ static cl_int run(struct roof *roof, cl_kernel kernel, int times, double *us)
     return code;
 }
 
-/* Billions a second, when one enqueue does `amount`; the best of a few runs that are long enough to be timed. */
-static cl_int best_rate(struct roof *roof, cl_kernel kernel, double amount, double *rate)
+/* The best of a few runs of `times` enqueues each, in us; fewer where they are slow. */
+static cl_int best_time(struct roof *roof, cl_kernel kernel, int times, double *best)
 {
-    double us = 0;
-    int times = 1;
-    cl_int code = run(roof, kernel, 1, &us); /* compiles */
-    for (; code == CL_SUCCESS && times < 100000; times *= 2) {
+    cl_int code = CL_SUCCESS;
+    double total = 0;
+    for (int i = 0; i < RUNS && total < enough_us && code == CL_SUCCESS; i++) {
+        double us = 0;
         code = run(roof, kernel, times, &us);
-        if (us >= least_us)
-            break;
-    }
-    *rate = 0;
-    for (int i = 0; i < RUNS && code == CL_SUCCESS; i++) {
-        code = run(roof, kernel, times, &us);
-        double now = amount * times / us * 1e-3;
-        *rate = now > *rate ? now : *rate;
+        total += us;
+        if (i == 0 || us < *best)
+            *best = us;
     }
     return code;
 }
@@ -136,8 +132,15 @@ static enum npu_status measure_read(struct roof *roof, size_t bytes, double *rat
     code |= clSetKernelArg(kernel, 1, sizeof vectors, &vectors);
     code |= clSetKernelArg(kernel, 2, sizeof chunk, &chunk);
     code |= clSetKernelArg(kernel, 3, sizeof roof->out, &roof->out);
+    double us = 0;
+    int times = 1;
     if (code == CL_SUCCESS)
-        code = best_rate(roof, kernel, (double)vectors * VECTOR_BYTES, rate);
+        code = run(roof, kernel, 1, &us); /* compiles */
+    for (us = 0; us < least_us && code == CL_SUCCESS && times < 1 << 16; times *= 2)
+        code = run(roof, kernel, times, &us);
+    if (code == CL_SUCCESS)
+        code = best_time(roof, kernel, times, &us);
+    *rate = (double)vectors * VECTOR_BYTES * times / us * 1e-3;
     clReleaseKernel(kernel);
     return code == CL_SUCCESS ? NPU_OK : failed(roof, "roof_read", code);
 }
@@ -145,15 +148,25 @@ static enum npu_status measure_read(struct roof *roof, size_t bytes, double *rat
 static enum npu_status measure_macs(struct roof *roof, const char *name, const void *seed, double macs_per_round,
                                     double *rate)
 {
-    cl_int code, rounds = roof->profile.spread ? 1000 : 100000;
+    cl_int code, rounds = 8;
     cl_kernel kernel = clCreateKernel(roof->program.program, name, &code);
     if (code != CL_SUCCESS)
         return failed(roof, name, code);
     code = clSetKernelArg(kernel, 0, sizeof rounds, &rounds);
     code |= clSetKernelArg(kernel, 1, 4, seed);
     code |= clSetKernelArg(kernel, 2, sizeof roof->out, &roof->out);
+    double us = 0;
     if (code == CL_SUCCESS)
-        code = best_rate(roof, kernel, macs_per_round * rounds * (double)roof->lanes, rate);
+        code = run(roof, kernel, 1, &us); /* compiles */
+    for (us = 0; us < least_us && code == CL_SUCCESS && rounds < 1 << 28;) {
+        rounds *= 2;
+        code = clSetKernelArg(kernel, 0, sizeof rounds, &rounds);
+        if (code == CL_SUCCESS)
+            code = run(roof, kernel, 1, &us);
+    }
+    if (code == CL_SUCCESS)
+        code = best_time(roof, kernel, 1, &us);
+    *rate = macs_per_round * rounds * (double)roof->lanes / us * 1e-3;
     clReleaseKernel(kernel);
     return code == CL_SUCCESS ? NPU_OK : failed(roof, name, code);
 }

@@ -14,7 +14,8 @@ struct step_shape {
     int used_words; /* of the head of the buffer, tables included */
 };
 
-/* words has plan->input_words; tile_rows: rows of a run that are one unit of attention, at most TILE_ROWS. The step must have been checked (executor_step does). */
+/* words has plan->input_words; tile_rows: rows of a run that are one unit of attention, at most TILE_ROWS. The step must
+ * have been checked (executor_step does). */
 void step_input_fill(const struct plan *plan, const struct step *step, int tile_rows, int32_t stamp, int32_t *words,
                      struct step_shape *shape);
 

@@ -221,7 +221,7 @@ static void scheduler_scenario(void)
     struct fake_executor *fake = new_fake();
     uint64_t clock_us = 0;
     struct scheduler_options options = {.parallel = 3, .step_target_ms = 50, .max_sessions = 4};
-    struct scheduler_callbacks callbacks = {&clock_us, now_us, on_start, on_row, on_failed};
+    struct scheduler_callbacks callbacks = {&clock_us, now_us, on_start, on_row, on_failed, NULL};
     struct scheduler *scheduler;
     struct npu_error error;
     enum npu_status status = scheduler_create(&scheduler, &options, &fake->base, &callbacks, &error);

@@ -106,7 +106,7 @@ static struct world *new_world(struct fake_options fake, struct scheduler_option
     world->fake = fake_create(fake);
     world->fake->clock_us = &world->now_us;
     world->fake->row_us = 1000;
-    struct scheduler_callbacks callbacks = {world, now_us, on_start, on_row, on_failed};
+    struct scheduler_callbacks callbacks = {world, now_us, on_start, on_row, on_failed, NULL};
     struct npu_error error;
     assert_int_equal(scheduler_create(&world->scheduler, &options, &world->fake->base, &callbacks, &error), NPU_OK);
     return world;
@@ -180,7 +180,7 @@ static void test_an_executor_that_is_too_small_is_refused(void **state)
     struct fake_executor *fake = fake_create(options);
     struct scheduler *scheduler;
     struct npu_error error;
-    struct scheduler_callbacks callbacks = {NULL, now_us, on_start, on_row, on_failed};
+    struct scheduler_callbacks callbacks = {NULL, now_us, on_start, on_row, on_failed, NULL};
     assert_int_equal(scheduler_create(&scheduler, &default_options, &fake->base, &callbacks, &error), NPU_ERROR_INPUT);
     executor_destroy(&fake->base);
 }

@@ -33,7 +33,7 @@ static enum npu_status copy_block(void *context, int32_t from, int32_t to)
     return NPU_OK;
 }
 
-static void on_evict(void *context, const struct session *session)
+static void on_evict(void *context, struct session *session)
 {
     struct world *world = context;
     assert_int_equal(session->state, SESSION_IDLE);

@@ -11,12 +11,12 @@ enum {
     PROBE_ATTEMPTS = 40,
     PROBE_PASSES = 4,
     PROBE_SPINS = 200000,
-    EACH_STEPS_FIRST = 16, /* how long one op a launch lasts after the first disturbance; doubles while it goes on */
-    EACH_STEPS_MOST = 512,
+    EACH_STEPS_FIRST = 4, /* how long one op a launch lasts after the first disturbance; doubles while it goes on */
+    EACH_STEPS_MOST = 256,
 };
 static const double barrier_limit_us = 20.0, busy_barrier_us = 200.0, probe_wait_us = 20000.0;
 static const double slower_factor = 1.25;
-static const double wait_least_us = 3000.0, unknown_wait_us = 1e5;
+static const double wait_least_us = 5000.0, unknown_wait_us = 1e5;
 
 static double now_us(void)
 {
@@ -215,7 +215,7 @@ enum launch_mode launcher_mode(struct launcher *launcher, int bucket)
 double launcher_wait_us(const struct launcher *launcher, int bucket)
 {
     double usual = launcher->calm[bucket].usual_us;
-    return usual > 0 ? usual + wait_least_us : unknown_wait_us;
+    return usual > 0 ? 3 * usual + wait_least_us : unknown_wait_us;
 }
 
 void launcher_note_abandoned(struct launcher *launcher, int bucket)

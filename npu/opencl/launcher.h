@@ -64,8 +64,9 @@ enum npu_status launcher_run(struct launcher *launcher, int kind, int first, int
                              struct npu_error *error);
 
 /* Waiting is the sign of a core that another process took: the groups on it are late at every barrier, whatever the step
- * costs by itself. How long the workers of a step in one launch may wait for each other: a tenth of a second where nothing is known yet, else about as
- * long as the step usually takes, so that a step that meets a busy core costs little before it runs one op a launch. */
+ * costs by itself. How long the workers of a step in one launch may wait for each other in all: a tenth of a second where
+ * nothing is known yet, else a few times as long as the step usually takes. Short disturbances pass; a lasting one costs
+ * that much before the step runs one op a launch. */
 double launcher_wait_us(const struct launcher *launcher, int bucket);
 
 /* The mode for the next step of a bucket (0: 1 row, 1: 2 rows, ... 8: 256 rows), and what its time says. */

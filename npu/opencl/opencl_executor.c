@@ -13,6 +13,7 @@
 enum {
     RESULT_HEAD = 16
 };
+static const double enough_us = 2e5; /* spent on warming up a bucket: no further runs */
 
 static double now_us(void)
 {
@@ -431,30 +432,40 @@ static enum npu_status create_kernels(struct opencl_executor *executor, struct n
     return status;
 }
 
+/* A few steps of n rows, one where a big model takes long. In one launch each, and before that one op a launch once where
+ * the kernels are new. */
+static enum npu_status warm_up_bucket(struct opencl_executor *executor, int n, bool one_launch, struct npu_error *error)
+{
+    struct step_row rows[KV_BLOCK_TOKENS] = {{0}};
+    struct row_result results[KV_BLOCK_TOKENS];
+    int32_t block = 0;
+    struct block_table table = {&block, 1};
+    struct step step = {rows, n, &table, 1};
+    int runs = one_launch ? 4 : 1, measured = n == 1 ? 2 : 1; /* the first run that tells a usual time */
+    double start = now_us();
+    enum npu_status status = NPU_OK;
+    for (int i = 0; i < n; i++)
+        rows[i] = (struct step_row){
+            .position = i, .visible_end = i + 1, .returns = i + 1 == n ? ROW_RETURN_BEST : ROW_RETURN_NOTHING};
+    for (int run = n == 1 || !one_launch ? 0 : 1; run < runs && status == NPU_OK; run++) {
+        if (run > measured && now_us() - start > enough_us)
+            break;
+        executor->launcher.one_launch = one_launch && run > 0;
+        status = opencl_step(&executor->base, &step, results, error);
+        if (n == 1 && run == 1) /* compiled just now: not a usual time */
+            executor->launcher.calm[0] = (struct launch_calm){0};
+    }
+    return status;
+}
+
 /* Runs the smaller buckets in both modes, since drivers compile at the first enqueue, and learns their usual times. Writes
  * K/V of block 0, which nobody owns yet. */
 static enum npu_status warm_up(struct opencl_executor *executor, struct npu_error *error)
 {
-    struct step_row rows[KV_BLOCK_TOKENS];
-    struct row_result results[KV_BLOCK_TOKENS];
-    int32_t block = 0;
-    struct block_table table = {&block, 1};
     bool one_launch = executor->launcher.one_launch;
     enum npu_status status = NPU_OK;
-    for (int n = 1; n <= KV_BLOCK_TOKENS && n <= executor->base.max_context && status == NPU_OK; n *= 2) {
-        memset(rows, 0, sizeof rows);
-        for (int i = 0; i < n; i++)
-            rows[i] = (struct step_row){.position = i, .visible_end = i + 1};
-        rows[n - 1].returns = ROW_RETURN_BEST;
-        struct step step = {rows, n, &table, 1};
-        int runs = one_launch ? 4 : 1;
-        for (int run = n == 1 || !one_launch ? 0 : 1; run < runs && status == NPU_OK; run++) {
-            executor->launcher.one_launch = one_launch && run > 0;
-            status = opencl_step(&executor->base, &step, results, error);
-            if (n == 1 && run == 1) /* compiled just now: not a usual time */
-                executor->launcher.calm[0] = (struct launch_calm){0};
-        }
-    }
+    for (int n = 1; n <= KV_BLOCK_TOKENS && n <= executor->base.max_context && status == NPU_OK; n *= 2)
+        status = warm_up_bucket(executor, n, one_launch, error);
     executor->launcher.one_launch = one_launch;
     for (int bucket = 0; bucket < LAUNCHER_BUCKETS; bucket++) {
         struct launch_calm *calm = &executor->launcher.calm[bucket];

@@ -59,7 +59,7 @@ struct engine {
     struct engine_metrics metrics;
     struct state_store *store; /* or NULL */
     struct state_identity identity;
-    int64_t unix_offset_us; /* microseconds since 1970 less engine_now_us */
+    int64_t unix_offset_us; /* microseconds since 1970 less engine_now_us, as both were at start */
     uint64_t checkpoint_us; /* when the last one began */
     struct session_transfer *first_transfer;
 };

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "npu/executor.h"
 
@@ -53,8 +52,6 @@ static bool describe(const struct engine *engine, const struct session *session,
                      struct session_description *description)
 {
     struct session_table *sessions = scheduler_sessions(engine->scheduler);
-    uint64_t now_us = engine_now_us(NULL);
-    int64_t now_s = (int64_t)time(NULL);
     session_id_format(description->id, session->id);
     description->key = session->key != NULL ? strdup(session->key) : NULL;
     if (session->key != NULL && description->key == NULL)
@@ -69,8 +66,8 @@ static bool describe(const struct engine *engine, const struct session *session,
     description->blocks_own = session->n_blocks - description->blocks_shared;
     description->bytes = (uint64_t)session->n_blocks * engine->executor->block_bytes;
     description->turns = session->turns;
-    description->created_s = now_s - (int64_t)((now_us - session->created_us) / 1000000);
-    description->used_s = now_s - (int64_t)((now_us - session->used_us) / 1000000);
+    description->created_s = ((int64_t)session->created_us + engine->unix_offset_us) / 1000000;
+    description->used_s = ((int64_t)session->used_us + engine->unix_offset_us) / 1000000;
     return true;
 }
 

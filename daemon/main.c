@@ -17,22 +17,25 @@
 #include "daemon/tokenizer.h"
 #include "npu/executor.h"
 #include "npu/loader.h"
+#include "proto/api_keys.h"
 #include "proto/http_server.h"
 
 enum {
     STOP_GRACE_MS = 30 * 1000, /* for running answers */
     STOP_DEVICE_MS = 10 * 1000, /* then for the engine to end its last step */
     WANTED_DESCRIPTORS = 4096,
+    N_STOP_SIGNALS = 2,
 };
 
 struct daemon {
     struct daemon_options options;
     struct log log;
     uv_loop_t loop;
-    uv_signal_t signals[2];
+    uv_signal_t stop_signals[N_STOP_SIGNALS], reload_signal;
     uv_timer_t watchdog, device_deadline;
     struct http_server *server;
     struct service *service;
+    struct api_keys *api_keys; /* or NULL */
     char *model_name, *cache_dir, *state_dir;
 
     /* The worker's while loading. */
@@ -57,8 +60,9 @@ struct daemon {
 static void close_handles(void *context)
 {
     struct daemon *daemon = context;
-    for (int i = 0; i < 2; i++)
-        uv_close((uv_handle_t *)&daemon->signals[i], NULL);
+    for (int i = 0; i < N_STOP_SIGNALS; i++)
+        uv_close((uv_handle_t *)&daemon->stop_signals[i], NULL);
+    uv_close((uv_handle_t *)&daemon->reload_signal, NULL);
     uv_close((uv_handle_t *)&daemon->watchdog, NULL);
     uv_close((uv_handle_t *)&daemon->device_deadline, NULL);
 }
@@ -118,6 +122,38 @@ static void on_signal(uv_signal_t *handle, int number)
     } else {
         _exit(EXIT_FAILURE);
     }
+}
+
+/* ---- API keys ---- */
+
+/* False: they could not be read, and those from before hold. */
+static bool read_api_keys(struct daemon *daemon)
+{
+    const char *path = daemon->options.api_key_file;
+    char message[512];
+    bool open_to_all = false;
+    struct api_keys *keys = api_keys_read(path, &open_to_all, message, sizeof message);
+    if (keys == NULL) {
+        log_error(&daemon->log, "%s", message);
+        return false;
+    }
+    if (open_to_all)
+        log_warning(&daemon->log, "every user of this machine may read %.200s", path);
+    http_server_require_keys(daemon->server, keys, "/health");
+    api_keys_destroy(daemon->api_keys);
+    daemon->api_keys = keys;
+    return true;
+}
+
+static void on_reload(uv_signal_t *handle, int number)
+{
+    struct daemon *daemon = handle->data;
+    if (daemon->options.api_key_file == NULL)
+        log_info(&daemon->log, "%s: there is nothing to read again without --api-key-file", strsignal(number));
+    else if (read_api_keys(daemon))
+        log_info(&daemon->log, "%s: read %d API keys", strsignal(number), api_keys_count(daemon->api_keys));
+    else
+        log_warning(&daemon->log, "%s: the API keys from before hold", strsignal(number));
 }
 
 /* ---- the watchdog: the loop is alive if it comes here, the engine if it is idle or moves ---- */
@@ -257,12 +293,15 @@ static void raise_descriptor_limit(void)
 
 static void init_handles(struct daemon *daemon)
 {
-    static const int numbers[2] = {SIGTERM, SIGINT};
-    for (int i = 0; i < 2; i++) {
-        uv_signal_init(&daemon->loop, &daemon->signals[i]);
-        daemon->signals[i].data = daemon;
-        uv_signal_start(&daemon->signals[i], on_signal, numbers[i]);
+    static const int numbers[N_STOP_SIGNALS] = {SIGTERM, SIGINT};
+    for (int i = 0; i < N_STOP_SIGNALS; i++) {
+        uv_signal_init(&daemon->loop, &daemon->stop_signals[i]);
+        daemon->stop_signals[i].data = daemon;
+        uv_signal_start(&daemon->stop_signals[i], on_signal, numbers[i]);
     }
+    uv_signal_init(&daemon->loop, &daemon->reload_signal);
+    daemon->reload_signal.data = daemon;
+    uv_signal_start(&daemon->reload_signal, on_reload, SIGHUP);
     uv_timer_init(&daemon->loop, &daemon->watchdog);
     uv_timer_init(&daemon->loop, &daemon->device_deadline);
     daemon->watchdog.data = daemon->device_deadline.data = daemon;
@@ -287,6 +326,8 @@ static bool start(struct daemon *daemon)
         log_error(&daemon->log, "not enough memory to start");
         return false;
     }
+    if (daemon->options.api_key_file != NULL && !read_api_keys(daemon))
+        return false;
     if (!http_server_listen(daemon->server, daemon->options.listen, message, sizeof message)) {
         log_error(&daemon->log, "%s", message);
         return false;
@@ -324,6 +365,7 @@ static int run(struct daemon *daemon)
     uv_run(&daemon->loop, UV_RUN_DEFAULT);
     service_destroy(daemon->service);
     http_server_destroy(daemon->server);
+    api_keys_destroy(daemon->api_keys);
     tokenizer_destroy(daemon->tokenizer);
     npu_unload(&daemon->loaded);
     uv_loop_close(&daemon->loop);

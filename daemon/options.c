@@ -29,6 +29,8 @@ static const struct option_row rows[] = {
     {"--model", OPTION_TEXT, AT(model), "FILE", 0, 0, "the model, a GGUF file (required)"},
     {"--listen", OPTION_TEXT, AT(listen), "ADDRESS:PORT|unix:PATH", 0, 0,
      "where to serve HTTP (default 127.0.0.1:8080; IPv6 in brackets)"},
+    {"--api-key-file", OPTION_TEXT, AT(api_key_file), "FILE", 0, 0,
+     "serve only those who show one of its keys (one a line); read again at SIGHUP\n(default: everybody)"},
     {"--device", OPTION_TEXT, AT(device), "SELECTOR", 0, 0,
      "index, or text in the platform's or device's name, see npuctl devices\n"
      "(default: the first GPU or accelerator, else the CPU)"},

@@ -21,6 +21,7 @@ struct daemon_options {
     int log_level; /* enum log_level */
     int64_t step_target_ms;
     int64_t queue; /* requests that may wait */
+    const char *api_key_file; /* NULL: no keys are asked for */
     int64_t client_timeout_s; /* that a client may keep an answer waiting */
     int kv_type; /* 0 f16, 1 f32 */
     const char *state_dir; /* NULL: paths_state_dir */

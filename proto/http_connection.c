@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "proto/api_keys.h"
 #include "proto/http_internal.h"
 
 static void arm(struct http_connection *connection);
@@ -274,6 +275,8 @@ static void answer_error(struct http_connection *connection, const struct api_er
     request->close |= close;
     if (error->kind == API_ERROR_METHOD_NOT_ALLOWED)
         http_response_add_header(request, "Allow", request->match.allow);
+    if (error->kind == API_ERROR_UNAUTHORIZED) /* RFC 6750, 3 */
+        http_response_add_header(request, "WWW-Authenticate", "Bearer realm=\"npud\"");
     if (error->kind == API_ERROR_OVERLOADED || error->kind == API_ERROR_STOPPING)
         http_response_add_header(request, "Retry-After", "1");
     http_response_send_error(request, error);
@@ -303,6 +306,21 @@ static bool check_body(const struct http_head *head, enum http_body body, struct
     return true;
 }
 
+static bool check_key(const struct http_server *server, const struct http_head *head, struct api_error *error)
+{
+    if (server->keys == NULL || strcmp(head->method, "OPTIONS") == 0 || strcmp(head->path, server->open_path) == 0)
+        return true;
+    const char *authorization = http_head_find(head, "authorization");
+    if (authorization == NULL)
+        return api_error_set(error, API_ERROR_UNAUTHORIZED, NULL,
+                             "an API key is required: send it as Authorization: Bearer KEY");
+    const char *key = api_keys_bearer(authorization);
+    if (key == NULL)
+        return api_error_set(error, API_ERROR_UNAUTHORIZED, NULL, "Authorization must have the form Bearer KEY");
+    return api_keys_have(server->keys, key) ||
+           api_error_set(error, API_ERROR_UNAUTHORIZED, NULL, "the API key is not one that this server accepts");
+}
+
 /* What can be said of a request by its head alone. */
 static bool check_route(struct http_connection *connection, struct api_error *error)
 {
@@ -311,6 +329,8 @@ static bool check_route(struct http_connection *connection, struct api_error *er
     http_router_find(&connection->server->router, head->method, head->path, match);
     if (connection->server->stopping)
         return api_error_set(error, API_ERROR_STOPPING, NULL, "the server is stopping");
+    if (!check_key(connection->server, head, error))
+        return false;
     if (strcmp(head->method, "OPTIONS") == 0 && match->path_known)
         return true;
     if (!match->path_known)

@@ -92,6 +92,8 @@ struct http_server {
     struct http_budget budget, large_budget;
     size_t large_body_bytes;
     struct http_router router;
+    const struct api_keys *keys; /* or NULL */
+    const char *open_path; /* that needs none */
     struct http_listener *listeners[HTTP_MAX_LISTENERS];
     int n_listeners, n_open_listeners;
     struct http_connection *connections;

@@ -45,6 +45,12 @@ void http_server_limit_files(struct http_server *server, size_t bytes)
     server->large_budget.limit = bytes + 1; /* with the NUL behind it */
 }
 
+void http_server_require_keys(struct http_server *server, const struct api_keys *keys, const char *open_path)
+{
+    server->keys = keys;
+    server->open_path = open_path;
+}
+
 void http_server_destroy(struct http_server *server)
 {
     if (server == NULL)

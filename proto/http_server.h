@@ -24,6 +24,7 @@
 
 #include "proto/api_error.h"
 
+struct api_keys;
 struct http_server;
 struct http_request;
 
@@ -68,6 +69,10 @@ enum http_body {
  * False when memory is out. */
 bool http_server_route(struct http_server *server, const char *method, const char *pattern, enum http_body body,
                        http_handler handler, void *context);
+
+/* From now on every request but OPTIONS and those to open_path needs one of the keys ("Authorization: Bearer KEY"), else it
+ * is answered with 401 before its body is read. Borrowed; NULL: no key is needed. */
+void http_server_require_keys(struct http_server *server, const struct api_keys *keys, const char *open_path);
 
 /* The limit for bodies of HTTP_BODY_FILE routes, each and all together; as those of other bodies until this is called. */
 void http_server_limit_files(struct http_server *server, size_t bytes);

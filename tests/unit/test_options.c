@@ -53,6 +53,7 @@ static void defaults_hold(void **state)
     assert_string_equal(o.model, "m.gguf");
     assert_string_equal(o.listen, "127.0.0.1:8080");
     assert_null(o.device);
+    assert_null(o.api_key_file);
     assert_null(o.cache_dir);
     assert_null(o.model_alias);
     assert_int_equal(o.context, 0);
@@ -74,10 +75,10 @@ static void every_option_is_read_in_both_forms(void **state)
 {
     (void)state;
     static const char *const forms[] = {
-        "--model m --listen [::1]:0 --device 1 --context 512 --parallel 3 --kv-memory 2G --cache-dir /c --self-check "
+        "--model m --listen [::1]:0 --api-key-file /k --device 1 --context 512 --parallel 3 --kv-memory 2G --cache-dir /c --self-check "
         "full --model-alias a --log-level debug --step-target-ms 20 --queue 1 --client-timeout 5 --kv-type f32 "
         "--state-dir /s --state-max 5M --checkpoint-interval 0",
-        "--model=m --listen=[::1]:0 --device=1 --context=512 --parallel=3 --kv-memory=2g --cache-dir=/c "
+        "--model=m --listen=[::1]:0 --api-key-file=/k --device=1 --context=512 --parallel=3 --kv-memory=2g --cache-dir=/c "
         "--self-check=full --model-alias=a --log-level=debug --step-target-ms=20 --queue=1 --client-timeout=5 "
         "--kv-type=f32 --state-dir=/s --state-max=5m --checkpoint-interval=0"};
     for (int i = 0; i < 2; i++) {
@@ -85,6 +86,7 @@ static void every_option_is_read_in_both_forms(void **state)
         taken(&o, forms[i]);
         assert_string_equal(o.model, "m");
         assert_string_equal(o.listen, "[::1]:0");
+        assert_string_equal(o.api_key_file, "/k");
         assert_string_equal(o.device, "1");
         assert_int_equal(o.context, 512);
         assert_int_equal(o.parallel, 3);

@@ -1,4 +1,4 @@
-/* The text library: what of npud is written in Rust, for the libraries it has there (proto/templates). Chat templates with
+/* The text library: what of npud is written in Rust, for the libraries it has there (proto/text). Chat templates with
  * MiniJinja, rendered as Hugging Face's transformers renders them.
  *
  * Nothing here keeps state of its own, reads an environment variable or ends the process: a panic inside is TEXT_INTERNAL.

@@ -18,6 +18,7 @@
 #include "npu/executor.h"
 #include "npu/loader.h"
 #include "proto/api_keys.h"
+#include "proto/http_cors.h"
 #include "proto/http_server.h"
 
 enum {
@@ -326,6 +327,7 @@ static bool start(struct daemon *daemon)
         log_error(&daemon->log, "not enough memory to start");
         return false;
     }
+    http_server_allow_origins(daemon->server, daemon->options.cors_origins.values, daemon->options.cors_origins.n);
     if (daemon->options.api_key_file != NULL && !read_api_keys(daemon))
         return false;
     if (!http_server_listen(daemon->server, daemon->options.listen, message, sizeof message)) {

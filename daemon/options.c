@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/http_cors.h"
+
 enum option_kind {
     OPTION_TEXT, /* const char * */
     OPTION_INTEGER, /* int64_t */
     OPTION_SIZE, /* uint64_t, with K, M, G or T for powers of 1024 */
     OPTION_CHOICE, /* int: the index of the word */
     OPTION_FLAG, /* bool */
+    OPTION_ORIGINS, /* struct option_list, one more each time */
 };
 
 struct option_row {
@@ -31,6 +34,8 @@ static const struct option_row rows[] = {
      "where to serve HTTP (default 127.0.0.1:8080; IPv6 in brackets)"},
     {"--api-key-file", OPTION_TEXT, AT(api_key_file), "FILE", 0, 0,
      "serve only those who show one of its keys (one a line); read again at SIGHUP\n(default: everybody)"},
+    {"--cors-origin", OPTION_ORIGINS, AT(cors_origins), "ORIGIN", 0, 0,
+     "whose web pages may read answers, e.g. https://example.org, or * for all;\nmay be repeated (default: none)"},
     {"--device", OPTION_TEXT, AT(device), "SELECTOR", 0, 0,
      "index, or text in the platform's or device's name, see npuctl devices\n"
      "(default: the first GPU or accelerator, else the CPU)"},
@@ -112,6 +117,22 @@ static bool parse_choice(const char *text, const char *words, int *ret_value)
     }
 }
 
+static bool add_origin(struct option_list *list, const struct option_row *row, const char *text, char *message,
+                       size_t message_bytes)
+{
+    if (!http_cors_is_origin(text)) {
+        snprintf(message, message_bytes,
+                 "%s must be * or like https://example.org or http://localhost:3000, not '%.100s'", row->name, text);
+        return false;
+    }
+    if (list->n == OPTION_LIST_MAX) {
+        snprintf(message, message_bytes, "%s may be given at most %d times", row->name, OPTION_LIST_MAX);
+        return false;
+    }
+    list->values[list->n++] = text;
+    return true;
+}
+
 static bool set_value(struct daemon_options *options, const struct option_row *row, const char *text, char *message,
                       size_t message_bytes)
 {
@@ -141,6 +162,8 @@ static bool set_value(struct daemon_options *options, const struct option_row *r
             return true;
         snprintf(message, message_bytes, "%s must be one of %s, not '%.100s'", row->name, row->value, text);
         return false;
+    case OPTION_ORIGINS:
+        return add_origin(field, row, text, message, message_bytes);
     default:
         snprintf(message, message_bytes, "%s takes no value", row->name);
         return false;

@@ -8,6 +8,15 @@
 
 #include "daemon/log.h"
 
+enum {
+    OPTION_LIST_MAX = 32, /* times that an option may be repeated */
+};
+
+struct option_list {
+    const char *values[OPTION_LIST_MAX];
+    int n;
+};
+
 struct daemon_options {
     const char *model;
     const char *listen; /* ADDRESS:PORT or unix:PATH */
@@ -22,6 +31,7 @@ struct daemon_options {
     int64_t step_target_ms;
     int64_t queue; /* requests that may wait */
     const char *api_key_file; /* NULL: no keys are asked for */
+    struct option_list cors_origins; /* each as http_cors_is_origin wants it */
     int64_t client_timeout_s; /* that a client may keep an answer waiting */
     int kv_type; /* 0 f16, 1 f32 */
     const char *state_dir; /* NULL: paths_state_dir */

@@ -60,13 +60,32 @@ static void handle_health(struct http_request *request, void *context)
         send_value(request, json_pack("{s:s}", "status", "ok"));
 }
 
+static json_t *model_value(const struct service *service)
+{
+    return json_pack("{s:s, s:s, s:I, s:s}", "id", service->model_name, "object", "model", "created",
+                     (json_int_t)service->started_s, "owned_by", "npud");
+}
+
 static void handle_models(struct http_request *request, void *context)
 {
-    struct service *service = context;
-    if (service_check_ready(service, request))
-        send_value(request,
-                   json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id", service->model_name,
-                             "object", "model", "created", (json_int_t)service->started_s, "owned_by", "npud"));
+    if (service_check_ready(context, request))
+        send_value(request, json_pack("{s:s, s:[o]}", "object", "list", "data", model_value(context)));
+}
+
+static void handle_model(struct http_request *request, void *context)
+{
+    const struct service *service = context;
+    const char *id = http_request_parameter(request, "model");
+    if (!service_check_ready(context, request))
+        return;
+    if (strcmp(id, service->model_name) == 0) {
+        send_value(request, model_value(service));
+        return;
+    }
+    struct api_error error;
+    api_error_set(&error, API_ERROR_MODEL_NOT_FOUND, "model", "there is no model %.200s here, but %.200s", id,
+                  service->model_name);
+    http_response_send_error(request, &error);
 }
 
 static void handle_completions(struct http_request *request, void *context)
@@ -97,6 +116,7 @@ static bool add_routes(struct service *service)
         {"GET", "/health", HTTP_BODY_NONE, handle_health},
         {"GET", "/metrics", HTTP_BODY_NONE, handle_metrics},
         {"GET", "/v1/models", HTTP_BODY_NONE, handle_models},
+        {"GET", "/v1/models/{model}", HTTP_BODY_NONE, handle_model},
         {"POST", "/v1/completions", HTTP_BODY_JSON, handle_completions},
         {"POST", "/v1/prefill", HTTP_BODY_JSON, handle_prefill},
     };

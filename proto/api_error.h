@@ -15,8 +15,9 @@
     X(INVALID_JSON, 400, "invalid_request_error", "invalid_json")                                                      \
     X(CONTEXT_LENGTH, 400, "invalid_request_error", "context_length_exceeded")                                         \
     X(MALFORMED, 400, "invalid_request_error", "malformed_request")                                                    \
-    X(UNAUTHORIZED, 401, "invalid_request_error", "invalid_api_key")                                                \
+    X(UNAUTHORIZED, 401, "invalid_request_error", "invalid_api_key")                                                   \
     X(NOT_FOUND, 404, "invalid_request_error", "not_found")                                                            \
+    X(MODEL_NOT_FOUND, 404, "invalid_request_error", "model_not_found")                                                \
     X(METHOD_NOT_ALLOWED, 405, "invalid_request_error", "method_not_allowed")                                          \
     X(TIMEOUT, 408, "invalid_request_error", "request_timeout")                                                        \
     X(CONFLICT, 409, "invalid_request_error", "conflict")                                                              \

@@ -375,6 +375,7 @@ static void on_request(struct http_connection *connection)
         return;
     if (request->match.route == NULL || strcmp(connection->parser.head.method, "OPTIONS") == 0) {
         http_response_add_header(request, "Allow", request->match.allow);
+        cors_add_preflight_fields(request);
         http_response_send(request, 204, NULL, NULL, 0);
         return;
     }

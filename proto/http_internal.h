@@ -94,6 +94,9 @@ struct http_server {
     struct http_router router;
     const struct api_keys *keys; /* or NULL */
     const char *open_path; /* that needs none */
+    const char *const *origins; /* whose pages may read answers */
+    int n_origins;
+    bool any_origin;
     struct http_listener *listeners[HTTP_MAX_LISTENERS];
     int n_listeners, n_open_listeners;
     struct http_connection *connections;
@@ -133,6 +136,10 @@ bool peer_is_gone(const uv_handle_t *stream);
 /* http_response.c */
 void response_send_probe(struct http_request *request);
 void request_destroy(struct http_request *request);
+
+/* http_cors.c */
+void cors_add_fields(struct http_request *request); /* to every answer */
+void cors_add_preflight_fields(struct http_request *request); /* to the answer of OPTIONS, besides */
 
 /* http_server.c */
 void server_connection_closed(struct http_server *server, struct http_connection *connection);

@@ -159,6 +159,7 @@ static void begin(struct http_request *request, int status, const char *content_
 {
     assert(!request->begun);
     struct http_connection *connection = request->connection;
+    cors_add_fields(request);
     request->begun = true;
     request->streamed = length < 0;
     if (request->streamed && !request->chunked && !request->head_only)

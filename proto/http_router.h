@@ -8,7 +8,7 @@
 
 enum {
     HTTP_MAX_PARAMETERS = 4,
-    HTTP_MAX_PARAMETER_BYTES = 128,
+    HTTP_MAX_PARAMETER_BYTES = 256, /* a file's name, which a model's may be */
 };
 
 struct http_route {

@@ -310,3 +310,7 @@ def test_128_choices(client):
 def test_models_are_listed(client):
     models = client.models.list().data
     assert [model.id for model in models] == ["SmolLM2-135M-Instruct.Q4_1"]
+    assert client.models.retrieve(models[0].id) == models[0]
+    with pytest.raises(openai.NotFoundError) as raised:
+        client.models.retrieve("another")
+    assert raised.value.code == "model_not_found"

@@ -54,6 +54,7 @@ static void defaults_hold(void **state)
     assert_string_equal(o.listen, "127.0.0.1:8080");
     assert_null(o.device);
     assert_null(o.api_key_file);
+    assert_int_equal(o.cors_origins.n, 0);
     assert_null(o.cache_dir);
     assert_null(o.model_alias);
     assert_int_equal(o.context, 0);
@@ -75,10 +76,12 @@ static void every_option_is_read_in_both_forms(void **state)
 {
     (void)state;
     static const char *const forms[] = {
-        "--model m --listen [::1]:0 --api-key-file /k --device 1 --context 512 --parallel 3 --kv-memory 2G --cache-dir /c --self-check "
+        "--model m --listen [::1]:0 --api-key-file /k --cors-origin http://a --cors-origin * --device 1 --context 512 "
+        "--parallel 3 --kv-memory 2G --cache-dir /c --self-check "
         "full --model-alias a --log-level debug --step-target-ms 20 --queue 1 --client-timeout 5 --kv-type f32 "
         "--state-dir /s --state-max 5M --checkpoint-interval 0",
-        "--model=m --listen=[::1]:0 --api-key-file=/k --device=1 --context=512 --parallel=3 --kv-memory=2g --cache-dir=/c "
+        "--model=m --listen=[::1]:0 --api-key-file=/k --cors-origin=http://a --cors-origin=* --device=1 --context=512 "
+        "--parallel=3 --kv-memory=2g --cache-dir=/c "
         "--self-check=full --model-alias=a --log-level=debug --step-target-ms=20 --queue=1 --client-timeout=5 "
         "--kv-type=f32 --state-dir=/s --state-max=5m --checkpoint-interval=0"};
     for (int i = 0; i < 2; i++) {
@@ -87,6 +90,9 @@ static void every_option_is_read_in_both_forms(void **state)
         assert_string_equal(o.model, "m");
         assert_string_equal(o.listen, "[::1]:0");
         assert_string_equal(o.api_key_file, "/k");
+        assert_int_equal(o.cors_origins.n, 2);
+        assert_string_equal(o.cors_origins.values[0], "http://a");
+        assert_string_equal(o.cors_origins.values[1], "*");
         assert_string_equal(o.device, "1");
         assert_int_equal(o.context, 512);
         assert_int_equal(o.parallel, 3);
@@ -270,6 +276,23 @@ static void log_lines_have_priorities_and_no_control_characters(void **state)
     assert_int_equal(text[n - 1], '\n');
 }
 
+static void origins_are_checked_and_counted(void **state)
+{
+    (void)state;
+    refused("--model m --cors-origin example.org",
+            "--cors-origin must be * or like https://example.org or http://localhost:3000, not 'example.org'");
+    refused("--model m --cors-origin https://example.org/", "not 'https://example.org/'");
+    char text[] = "--model=m", message[256];
+    char *arguments[OPTION_LIST_MAX + 4] = {"npud", text};
+    for (int i = 0; i <= OPTION_LIST_MAX; i++)
+        arguments[2 + i] = "--cors-origin=http://a";
+    struct daemon_options options;
+    assert_true(options_parse(&options, OPTION_LIST_MAX + 2, arguments, message, sizeof message));
+    assert_int_equal(options.cors_origins.n, OPTION_LIST_MAX);
+    assert_false(options_parse(&options, OPTION_LIST_MAX + 3, arguments, message, sizeof message));
+    assert_string_equal(message, "--cors-origin may be given at most 32 times");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +304,7 @@ int main(void)
         cmocka_unit_test(the_cache_folder_follows_the_environment),
         cmocka_unit_test(the_state_folder_is_the_service_manager_s),
         cmocka_unit_test(log_lines_have_priorities_and_no_control_characters),
+        cmocka_unit_test(origins_are_checked_and_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,33 @@ static void until_the_model_is_there_everything_is_503(void **state)
     close(client);
 }
 
+static void the_model_is_found_by_its_name(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    static const struct {
+        const char *path, *status, *part;
+    } cases[] = {
+        {"/v1/models/test-model", "HTTP/1.1 200 ", "{\"id\":\"test-model\",\"object\":\"model\",\"created\":"},
+        {"/v1/models/test%2Dmodel", "HTTP/1.1 200 ", "\"owned_by\":\"npud\"}"},
+        {"/v1/models/test-mode", "HTTP/1.1 404 ",
+         "{\"error\":{\"message\":\"there is no model test-mode here, but test-model\",\"type\":"
+         "\"invalid_request_error\",\"param\":\"model\",\"code\":\"model_not_found\"}}"},
+        {"/v1/models/%FF", "HTTP/1.1 404 ", "there is no model ? here"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char request[200];
+        int client = http_client_connect(&f->loop, http_server_address(f->server, 0));
+        snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", cases[i].path);
+        http_client_send(&f->loop, client, request, strlen(request));
+        receive(f, client, NULL);
+        assert_memory_equal(received, cases[i].status, strlen(cases[i].status));
+        if (strstr(received, cases[i].part) == NULL)
+            fail_msg("no %s in %s", cases[i].part, received);
+        close(client);
+    }
+}
+
 static void a_whole_answer_collects_the_events(void **state)
 {
     struct fixture *f = *state;
@@ -472,6 +499,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(until_the_model_is_there_everything_is_503),
+        TEST(the_model_is_found_by_its_name),
         TEST(a_whole_answer_collects_the_events),
         TEST(a_generation_gets_every_field),
         TEST(several_prompts_are_several_choices_in_order),

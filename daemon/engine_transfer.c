@@ -53,9 +53,10 @@ static void on_saved(void *context, uint64_t id, int32_t n_tokens, const char *r
     struct session *session = session_by_id(scheduler_sessions(transfer->engine->scheduler), id);
     if (n_tokens > 0 && session != NULL)
         engine_describe(transfer->engine, transfer->request, session);
+    else if (reason != NULL && session != NULL)
+        engine_answer(transfer->request, ENGINE_ANSWER_FAILED, reason);
     else
-        engine_answer(transfer->request, ENGINE_ANSWER_FAILED,
-                      reason != NULL ? reason : "the session was deleted meanwhile");
+        engine_answer(transfer->request, ENGINE_ANSWER_UNKNOWN, "the session was deleted meanwhile");
     end(transfer);
 }
 
@@ -73,7 +74,8 @@ static void begin_save(struct session_transfer *transfer, struct session *sessio
         snapshots_save(scheduler_snapshots(transfer->engine->scheduler), session, on_saved, transfer, &error);
     if (status == NPU_OK)
         return;
-    engine_answer(request, busy ? ENGINE_ANSWER_BUSY : ENGINE_ANSWER_FAILED, error.message);
+    enum engine_answer refusal = status == NPU_ERROR_INPUT ? ENGINE_ANSWER_REFUSED : ENGINE_ANSWER_FAILED;
+    engine_answer(request, busy ? ENGINE_ANSWER_BUSY : refusal, error.message);
     end(transfer);
 }
 

@@ -74,7 +74,7 @@ void snapshots_load(struct snapshots *snapshots)
 void snapshots_on_evict(struct snapshots *snapshots, struct session *session)
 {
     if (session->dirty && snapshot_is_worth_saving(session))
-        snapshot_save_begin(snapshots, session, NULL);
+        snapshot_save_begin(snapshots, session);
 }
 
 void snapshots_on_forget(struct snapshots *snapshots, struct session *session)

@@ -57,7 +57,8 @@ void snapshots_give_up(struct snapshots *snapshots);
 bool snapshots_is_settled(const struct snapshots *snapshots);
 
 /* Saves an idle or evicted session now. on_saved comes once, later: how many tokens of session id are safe with
- * their K/V; 0: none, with the reason. NPU_ERROR_INPUT: it is busy; NPU_ERROR_MEMORY. */
+ * their K/V; 0: none, with the reason, or NULL when the session was deleted meanwhile. NPU_ERROR_INPUT: it is busy, or
+ * nothing of its K/V is at hand; NPU_ERROR_MEMORY. */
 enum npu_status snapshots_save(struct snapshots *snapshots, struct session *session,
                                void (*on_saved)(void *context, uint64_t id, int32_t n_tokens, const char *reason),
                                void *context, struct npu_error *error);

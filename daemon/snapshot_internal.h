@@ -58,8 +58,8 @@ struct snapshots {
 };
 
 bool snapshot_is_worth_saving(const struct session *session);
-/* Takes the waiter (may be NULL). False: no memory. */
-bool snapshot_save_begin(struct snapshots *snapshots, struct session *session, struct save_waiter *waiter);
+/* Of an idle or evicted session. NULL: no memory. */
+struct save *snapshot_save_begin(struct snapshots *snapshots, struct session *session);
 void snapshot_save_cancel(struct snapshots *snapshots, uint64_t id);
 void snapshot_save_destroy(struct snapshots *snapshots, struct save *save);
 void snapshot_save_on_written(struct snapshots *snapshots);

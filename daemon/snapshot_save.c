@@ -198,20 +198,19 @@ static void note_blocks(struct snapshots *snapshots, const struct session *sessi
     }
 }
 
-bool snapshot_save_begin(struct snapshots *snapshots, struct session *session, struct save_waiter *waiter)
+struct save *snapshot_save_begin(struct snapshots *snapshots, struct session *session)
 {
     assert(session->state != SESSION_BUSY);
     struct save *save = new_save(snapshots, session);
     if (save == NULL)
-        return false;
+        return NULL;
     session->dirty = false;
     note_blocks(snapshots, session, save);
-    save->waiters = waiter;
     struct save **link = &snapshots->first_save;
     while (*link != NULL)
         link = &(*link)->next;
     *link = save;
-    return true;
+    return save;
 }
 
 void snapshot_save_cancel(struct snapshots *snapshots, uint64_t id)
@@ -221,9 +220,8 @@ void snapshot_save_cancel(struct snapshots *snapshots, uint64_t id)
         next = save->next;
         if (save->manifest.id != id)
             continue;
-        if (save->committing)
-            tell(save, 0, "the session was deleted"); /* goes when the store is done with it */
-        else
+        tell(save, 0, NULL);
+        if (!save->committing) /* else it goes when the store is done with it */
             snapshot_save_destroy(snapshots, save);
     }
 }
@@ -242,10 +240,23 @@ enum npu_status snapshots_save(struct snapshots *snapshots, struct session *sess
                              (unsigned long long)session->id);
     waiter->on_saved = on_saved;
     waiter->context = context;
+    bool was_kept = session->kept;
     session->kept = true;
-    if (snapshot_save_begin(snapshots, session, waiter))
+    struct save *save = snapshot_save_begin(snapshots, session);
+    if (save != NULL && (save->n_blocks > 0 || session->state != SESSION_EVICTED)) {
+        save->waiters = waiter;
         return NPU_OK;
+    }
     free(waiter);
+    session->kept = was_kept;
+    if (save != NULL) {
+        session->dirty = true;
+        snapshot_save_destroy(snapshots, save);
+        return npu_error_set(
+            error, NPU_ERROR_INPUT,
+            "session %016llx has no K/V at hand to save; a request that goes on with it computes it again",
+            (unsigned long long)session->id);
+    }
     return npu_error_set(error, NPU_ERROR_MEMORY, "no memory to save session %016llx", (unsigned long long)session->id);
 }
 
@@ -348,7 +359,7 @@ static bool begin_next(struct snapshots *snapshots)
             !snapshot_is_worth_saving(s))
             continue;
         s->checkpoint = snapshots->checkpoint;
-        if (snapshot_save_begin(snapshots, s, NULL))
+        if (snapshot_save_begin(snapshots, s) != NULL)
             return true;
     }
     return false;

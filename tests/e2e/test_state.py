@@ -242,6 +242,18 @@ def test_evicted_session_comes_back_from_disk(start, tmp_path):
     npud.wait_for_line("read from disk")
 
 
+def test_evicted_session_without_a_copy_has_nothing_to_save(start, tmp_path):
+    npud = start("--context", "256", "--parallel", "1", "--kv-memory", "8M", "--state-dir", tmp_path)
+    for i in range(6):
+        npud.complete(f"Passing by {i}: " + f"number {i} " * 50, max_tokens=4)
+    evicted = [session["id"] for session in sessions(npud) if session["state"] == "evicted"]
+    answers = [httpx.post(f"{npud.base_url}/v1/sessions/{name}/save", timeout=60) for name in evicted]
+    # The newest of them may still have blocks that nobody else has needed.
+    assert {answer.status_code for answer in answers} <= {200, 400}
+    refused = [answer.json()["error"]["message"] for answer in answers if answer.status_code == 400]
+    assert refused and all("has no K/V" in message for message in refused)
+
+
 # ---- damage ----
 
 

@@ -20,7 +20,8 @@ struct service;
 /* For /metrics: name, label */
 #define SERVICE_ENDPOINTS(X)                                                                                           \
     X(COMPLETIONS, "completions")                                                                                      \
-    X(PREFILL, "prefill")
+    X(PREFILL, "prefill")                                                                                              \
+    X(CHAT, "chat")
 
 enum service_endpoint {
 #define SERVICE_ENDPOINT_ENUM(name, label) ENDPOINT_##name,
@@ -105,8 +106,8 @@ struct answer_prompt {
 
 /* Sets answer->error and returns false, as prepare does. */
 bool answer_out_of_memory(struct answer *answer);
-/* The prompt that the field path names has at least n_tokens tokens; qualifier: "" or "at least ". */
-bool answer_prompt_too_long(struct answer *answer, const char *path, const char *qualifier, size_t n_tokens);
+/* The prompt that the field path names has n_tokens tokens. */
+bool answer_prompt_too_long(struct answer *answer, const char *path, size_t n_tokens);
 
 /* The tokens of text that is written by the client, not more than fit the context. */
 bool answer_tokenize(struct answer *answer, const char *path, const char *text, size_t length, bool add_special,

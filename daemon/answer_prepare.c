@@ -19,23 +19,34 @@ bool answer_out_of_memory(struct answer *answer)
     return api_error_set(&answer->error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the request");
 }
 
-bool answer_prompt_too_long(struct answer *answer, const char *path, const char *qualifier, size_t n_tokens)
+static bool too_long(const struct service *service, const char *path, const char *qualifier, size_t n_tokens,
+                     struct api_error *error)
 {
-    return api_error_set(&answer->error, API_ERROR_CONTEXT_LENGTH, path,
+    return api_error_set(error, API_ERROR_CONTEXT_LENGTH, path,
                          "%s is too long: it has %s%zu tokens, but the maximum context length is %d tokens", path,
-                         qualifier, n_tokens, answer->service->model.max_prompt_tokens);
+                         qualifier, n_tokens, service->model.max_prompt_tokens);
+}
+
+bool answer_prompt_too_long(struct answer *answer, const char *path, size_t n_tokens)
+{
+    return too_long(answer->service, path, "", n_tokens, &answer->error);
+}
+
+bool service_check_prompt_bytes(const struct service *service, const char *path, size_t length, struct api_error *error)
+{
+    size_t least_tokens = length / service->max_piece_bytes;
+    return length <= LONG_TEXT_BYTES || least_tokens <= (size_t)service->model.max_prompt_tokens ||
+           too_long(service, path, "at least ", least_tokens, error);
 }
 
 bool answer_tokenize(struct answer *answer, const char *path, const char *text, size_t length, bool add_special,
                      int32_t **ret_tokens, int32_t *ret_n)
 {
-    const struct service *service = answer->service;
-    size_t least_tokens = length / service->max_piece_bytes;
-    if (length > LONG_TEXT_BYTES && least_tokens > (size_t)service->model.max_prompt_tokens)
-        return answer_prompt_too_long(answer, path, "at least ", least_tokens);
     struct npu_error error;
-    if (tokenizer_encode(service->model.tokenizer, text, length, add_special, true, ret_tokens, ret_n, &error) ==
-        NPU_OK)
+    if (!service_check_prompt_bytes(answer->service, path, length, &answer->error))
+        return false;
+    if (tokenizer_encode(answer->service->model.tokenizer, text, length, add_special, true, ret_tokens, ret_n,
+                         &error) == NPU_OK)
         return true;
     return error.status == NPU_ERROR_MEMORY
                ? answer_out_of_memory(answer)

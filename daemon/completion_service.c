@@ -84,7 +84,7 @@ static bool prepare_prompts(struct completion *completion)
             return false;
         char path[32];
         if (prompt->n_tokens > model->max_prompt_tokens)
-            return answer_prompt_too_long(&completion->answer, prompt_path(completion, i, path, sizeof path), "",
+            return answer_prompt_too_long(&completion->answer, prompt_path(completion, i, path, sizeof path),
                                           (size_t)prompt->n_tokens);
     }
     return create_choices(completion);

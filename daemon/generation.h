@@ -107,6 +107,8 @@ struct generation {
     size_t *stop_lengths;
     int n_stops;
     char *session_key; /* prompt_cache_key, or NULL */
+    const int32_t *shown_controls; /* control tokens that have their text in the output; borrowed until the end */
+    int n_shown_controls;
     int priority; /* 0..9, larger ones leave the queue first; 5 if not set */
     uint32_t max_wait_ms; /* in the queue; 0: any time */
     uint32_t timeout_ms; /* from submission to the end; 0: any time */

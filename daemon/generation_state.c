@@ -210,12 +210,21 @@ static void release_tokens(struct generation_state *state)
     state->n_held -= n;
 }
 
-/* Control tokens have no text in an answer; in an echo they have the form they were written in, but for the one that
- * begins every sequence. */
+static bool is_shown_control(const struct generation *generation, int32_t token)
+{
+    for (int i = 0; i < generation->n_shown_controls; i++)
+        if (generation->shown_controls[i] == token)
+            return true;
+    return false;
+}
+
+/* Control tokens have no text in an answer unless they were asked for; in an echo they have the form they were written in,
+ * but for the one that begins every sequence. */
 static const char *shown_piece(const struct generation_state *state, int32_t token, bool of_prompt, size_t *length)
 {
     bool begins = token == tokenizer_bos(state->tokenizer) && state->n_text == 0;
-    if (tokenizer_is_control(state->tokenizer, token) && (!of_prompt || begins)) {
+    if (tokenizer_is_control(state->tokenizer, token) &&
+        (of_prompt ? begins : !is_shown_control(state->generation, token))) {
         *length = 0;
         return "";
     }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "daemon/chat_format.h"
 #include "daemon/engine.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
@@ -47,6 +48,7 @@ struct daemon {
     struct npu_error load_error;
     struct npu_loaded loaded;
     struct tokenizer *tokenizer;
+    struct chat_format *chat_format;
 
     struct engine *engine;
     bool stopping;
@@ -203,6 +205,9 @@ static void load_model(uv_work_t *work)
     if (daemon->load_status != NPU_OK)
         return;
     daemon->load_status = tokenizer_create(&daemon->tokenizer, daemon->loaded.file, &daemon->load_error);
+    if (daemon->load_status == NPU_OK)
+        daemon->load_status = chat_format_create(&daemon->chat_format, daemon->loaded.file, options->chat_template,
+                                                 daemon->tokenizer, &daemon->load_error);
     if (daemon->load_status != NPU_OK)
         npu_unload(&daemon->loaded);
 }
@@ -229,6 +234,7 @@ static bool start_engine(struct daemon *daemon)
     struct service_model model = {
         .engine = daemon->engine,
         .tokenizer = daemon->tokenizer,
+        .chat_format = daemon->chat_format,
         .context = daemon->loaded.context,
         .max_prompt_tokens = kv_tokens < daemon->loaded.context ? (int32_t)kv_tokens : daemon->loaded.context,
         .executor = executor,
@@ -236,8 +242,10 @@ static bool start_engine(struct daemon *daemon)
         .platform = daemon->loaded.platform,
         .driver = daemon->loaded.driver,
     };
-    service_set_model(daemon->service, &model);
-    return true;
+    if (service_set_model(daemon->service, &model))
+        return true;
+    npu_error_set(&daemon->load_error, NPU_ERROR_MEMORY, "not enough memory to start");
+    return false;
 }
 
 static void on_loaded(uv_work_t *work, int work_status)
@@ -257,6 +265,8 @@ static void on_loaded(uv_work_t *work, int work_status)
              (int)daemon->loaded.context, (int)daemon->options.parallel,
              (double)(uv_hrtime() - daemon->started_ns) / 1e9);
     log_info(&daemon->log, "%s", line);
+    if (chat_format_problem(daemon->chat_format) != NULL)
+        log_warning(&daemon->log, "no chats: %s", chat_format_problem(daemon->chat_format));
     notify_ready(line);
     start_watchdog(daemon);
 }
@@ -368,6 +378,7 @@ static int run(struct daemon *daemon)
     service_destroy(daemon->service);
     http_server_destroy(daemon->server);
     api_keys_destroy(daemon->api_keys);
+    chat_format_destroy(daemon->chat_format);
     tokenizer_destroy(daemon->tokenizer);
     npu_unload(&daemon->loaded);
     uv_loop_close(&daemon->loop);

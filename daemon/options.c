@@ -63,6 +63,8 @@ static const struct option_row rows[] = {
      "compare the device with the reference at start (default quick)"},
     {"--model-alias", OPTION_TEXT, AT(model_alias), "NAME", 0, 0,
      "the model's name in answers (default: the file's name)"},
+    {"--chat-template", OPTION_TEXT, AT(chat_template), "FILE", 0, 0,
+     "how chats are written, a Jinja template (default: the model's own)"},
     {"--log-level", OPTION_CHOICE, AT(log_level), "error|warning|info|debug", 0, 0, "(default info)"},
     {"--help", OPTION_FLAG, AT(help), NULL, 0, 0, "print this"},
     {"--version", OPTION_FLAG, AT(version), NULL, 0, 0, "print the version"},
@@ -232,8 +234,8 @@ char *options_help(void)
     if (stream == NULL)
         return NULL;
     fputs("usage: npud --model FILE [options]\n"
-          "Serves a language model over HTTP: POST /v1/completions and /v1/prefill, /v1/sessions,\n"
-          "GET /v1/models, /metrics and /health.\n\n",
+          "Serves a language model over HTTP: POST /v1/chat/completions, /v1/completions and /v1/prefill,\n"
+          "/v1/sessions, GET /v1/models, /metrics and /health.\n\n",
           stream);
     for (int i = 0; i < N_ROWS; i++) {
         fprintf(stream, "  %s%s%s\n", rows[i].name, rows[i].value != NULL ? " " : "",

@@ -27,6 +27,7 @@ struct daemon_options {
     const char *cache_dir; /* NULL: paths_cache_dir */
     int self_check; /* 0 off, 1 quick, 2 full */
     const char *model_alias; /* NULL: the file's name */
+    const char *chat_template; /* NULL: the model's own */
     int log_level; /* enum log_level */
     int64_t step_target_ms;
     int64_t queue; /* requests that may wait */

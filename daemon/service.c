@@ -8,9 +8,14 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "daemon/chat_history.h"
 #include "daemon/service_internal.h"
 #include "daemon/tokenizer.h"
 #include "npu/executor.h"
+
+enum {
+    CHAT_HISTORY_BYTES = 64 << 20,
+};
 
 bool service_check_ready(struct service *service, struct http_request *request)
 {
@@ -100,6 +105,12 @@ static void handle_prefill(struct http_request *request, void *context)
         answer_begin(request, context, &prefill_form);
 }
 
+static void handle_chat(struct http_request *request, void *context)
+{
+    if (service_check_ready(context, request))
+        answer_begin(request, context, &chat_form);
+}
+
 static void handle_metrics(struct http_request *request, void *context)
 {
     if (service_check_ready(context, request))
@@ -119,13 +130,14 @@ static bool add_routes(struct service *service)
         {"GET", "/v1/models/{model}", HTTP_BODY_NONE, handle_model},
         {"POST", "/v1/completions", HTTP_BODY_JSON, handle_completions},
         {"POST", "/v1/prefill", HTTP_BODY_JSON, handle_prefill},
+        {"POST", "/v1/chat/completions", HTTP_BODY_JSON, handle_chat},
     };
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         if (!http_server_route(service->server, routes[i].method, routes[i].path, routes[i].body, routes[i].handler,
                                service))
             return false;
     }
-    return session_service_add_routes(service);
+    return text_service_add_routes(service) && session_service_add_routes(service);
 }
 
 struct service *service_create(uv_loop_t *loop, struct http_server *server, const char *model_name,
@@ -155,9 +167,12 @@ static size_t session_file_bytes(const struct service_model *model)
     return blocks * (model->executor->block_bytes + KV_BLOCK_TOKENS * sizeof(int32_t) + 256) + 64 * 1024;
 }
 
-void service_set_model(struct service *service, const struct service_model *model)
+bool service_set_model(struct service *service, const struct service_model *model)
 {
     service->model = *model;
+    service->chat_history = chat_history_create(model->tokenizer, CHAT_HISTORY_BYTES);
+    if (service->chat_history == NULL)
+        return false;
     service->max_piece_bytes = 1;
     for (int32_t token = 0; token < tokenizer_n_vocab(model->tokenizer); token++) {
         size_t length = 0;
@@ -169,6 +184,7 @@ void service_set_model(struct service *service, const struct service_model *mode
              (unsigned long long)model->executor->numerics);
     http_server_limit_files(service->server, session_file_bytes(model));
     service->ready = true;
+    return true;
 }
 
 void service_count_response(struct service *service, int status)
@@ -202,5 +218,7 @@ void service_close(struct service *service, void (*on_idle)(void *context), void
 void service_destroy(struct service *service)
 {
     assert(service == NULL || service->n_active == 0);
+    if (service != NULL)
+        chat_history_destroy(service->chat_history);
     free(service);
 }

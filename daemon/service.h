@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+struct chat_format;
 struct engine;
 struct executor;
 struct http_server;
@@ -22,14 +23,15 @@ struct service *service_create(uv_loop_t *loop, struct http_server *server, cons
 struct service_model {
     struct engine *engine;
     const struct tokenizer *tokenizer;
+    const struct chat_format *chat_format;
     int32_t context; /* positions of one session */
     int32_t max_prompt_tokens; /* at most context; less when the KV cache is smaller than one context */
     const struct executor *executor; /* its constants, and what any thread may ask of it */
     const char *device, *platform, *driver; /* for /metrics */
 };
 
-/* Borrowed until the service is idle after service_close. */
-void service_set_model(struct service *service, const struct service_model *model);
+/* Borrowed until the service is idle after service_close. False when memory is out. */
+bool service_set_model(struct service *service, const struct service_model *model);
 
 /* Counts an answer of the HTTP server, for /metrics: for http_server_options.on_response. */
 void service_count_response(struct service *service, int status);

@@ -12,6 +12,8 @@
 #include "daemon/service.h"
 #include "proto/http_server.h"
 
+struct chat_history;
+
 struct service {
     uv_loop_t *loop;
     struct http_server *server;
@@ -22,6 +24,7 @@ struct service {
     struct service_model model;
     size_t max_piece_bytes; /* of one token: tells prompts that are far too long without tokenizing them */
     char fingerprint[64];
+    struct chat_history *chat_history; /* owned; once there is a model */
     int n_active;
     uint64_t requests[N_SERVICE_ENDPOINTS][N_REQUEST_OUTCOMES]; /* ended ones, for /metrics */
     uint64_t responses[600]; /* by HTTP status */
@@ -32,11 +35,22 @@ struct service {
 /* completion_service.c */
 extern const struct answer_form completion_form, prefill_form;
 
+/* chat_service.c */
+extern const struct answer_form chat_form;
+
+/* text_service.c: /tokenize, /detokenize, and chats rendered without an answer; false when memory is out. */
+bool text_service_add_routes(struct service *service);
+
 /* session_service.c: adds the routes under /v1/sessions; false when memory is out. */
 bool session_service_add_routes(struct service *service);
 
 /* metrics_service.c */
 void metrics_service_handle(struct http_request *request, struct service *service);
+
+/* answer_prepare.c: worker threads. A text of so many bytes that it cannot fit the context is refused before it is
+ * tokenized. path: the field that holds it. */
+bool service_check_prompt_bytes(const struct service *service, const char *path, size_t length,
+                                struct api_error *error);
 
 /* service.c */
 /* Before the model is there: false, and the request is answered. */

@@ -79,8 +79,9 @@ static enum npu_status find_ends_of_generation(struct tokenizer *tokenizer, cons
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
-    static const char *const names[] = {"<|im_end|>",    "<|eot_id|>", "<|eom_id|>",    "<|end|>",
-                                        "<end_of_turn>", "<turn|>",    "<|endoftext|>", "<|end_of_text|>"};
+    static const char *const names[] = {"<|im_end|>",      "<|eot_id|>", "<|eom_id|>",    "<|end|>",
+                                        "<end_of_turn>",   "<turn|>",    "<|endoftext|>", "<|end_of_text|>",
+                                        "<|tool_response>" /* Gemma 4's turn to the caller of a tool */};
     tokenizer->ends_generation = calloc((size_t)tokenizer->vocabulary.n, sizeof *tokenizer->ends_generation);
     if (tokenizer->ends_generation == NULL)
         return npu_error_set(error, NPU_ERROR_MEMORY, "out of memory for a tokenizer");

@@ -65,6 +65,13 @@ json_t *json_field(const json_t *object, const char *name)
     return json_is_null(value) ? NULL : value;
 }
 
+bool json_is_text(const json_t *value, const char *text)
+{
+    size_t length = strlen(text);
+    return json_is_string(value) && json_string_length(value) == length &&
+           memcmp(json_string_value(value), text, length) == 0;
+}
+
 /* What a client wrote, short. */
 static void quote(const json_t *value, char *text, size_t capacity)
 {

@@ -32,6 +32,9 @@ bool json_read_string(const json_t *object, const char *name, size_t max_bytes, 
 /* The field, or NULL when it is absent or null. */
 json_t *json_field(const json_t *object, const char *name);
 
+/* value is the string text. NULL is none. */
+bool json_is_text(const json_t *value, const char *text);
+
 /* "NAME must be EXPECTED, not VALUE", as INVALID_TYPE, or INVALID_VALUE when same_type. Returns false. */
 bool json_refuse(struct api_error *error, const char *path, const json_t *value, bool same_type, const char *expected);
 

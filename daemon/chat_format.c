@@ -1,0 +1,496 @@
+#include "daemon/chat_format.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/tokenizer.h"
+#include "npu/gguf.h"
+#include "proto/template_fields.h"
+#include "proto/text_library.h"
+#include "proto/tool_explain.h"
+
+enum {
+    MAX_TEMPLATE_BYTES = 4 << 20,
+};
+
+#define PROBE "npud probes the template"
+
+struct chat_format {
+    const struct tokenizer *tokenizer;
+    struct text_template *template; /* NULL: problem says why */
+    char problem[700];
+    json_t *special_tokens; /* bos_token and so on */
+    int32_t bos; /* put first unless it is there; -1: none */
+    bool takes_strings, takes_parts, takes_system, knows_developer, knows_thinking;
+    bool needs_content; /* also where there are tool calls */
+    bool explains_tools; /* npud writes them into the messages itself */
+    enum chat_reasoning reasoning;
+    enum chat_tool_style tools;
+    int32_t marks[16];
+    int n_marks;
+};
+
+static enum npu_status out_of_memory(struct npu_error *error)
+{
+    return npu_error_set(error, NPU_ERROR_MEMORY, "no memory for the chat template");
+}
+
+/* ---- special tokens ---- */
+
+static bool add_special_token(struct chat_format *format, const char *name, int32_t token)
+{
+    size_t length = 0;
+    const char *piece = token >= 0 ? tokenizer_piece(format->tokenizer, token, &length) : "";
+    json_t *text = length > 0 ? json_stringn(piece, length) : NULL;
+    return text == NULL || json_object_set_new(format->special_tokens, name, text) == 0;
+}
+
+static int32_t token_of(const struct gguf_file *file, const char *key)
+{
+    int64_t token;
+    return gguf_get_int(file, key, &token) && token >= 0 && token <= INT32_MAX ? (int32_t)token : -1;
+}
+
+/* What the tokenizer puts before an empty text is what it puts before every text. */
+static enum npu_status find_first_token(struct chat_format *format, struct npu_error *error)
+{
+    int32_t *tokens, n;
+    enum npu_status status = tokenizer_encode(format->tokenizer, "", 0, true, true, &tokens, &n, error);
+    if (status != NPU_OK)
+        return status;
+    format->bos = n > 0 && tokens[0] == tokenizer_bos(format->tokenizer) ? tokens[0] : -1;
+    free(tokens);
+    return NPU_OK;
+}
+
+static enum npu_status read_special_tokens(struct chat_format *format, const struct gguf_file *file,
+                                           struct npu_error *error)
+{
+    format->special_tokens = json_object();
+    if (format->special_tokens == NULL || !add_special_token(format, "bos_token", tokenizer_bos(format->tokenizer)) ||
+        !add_special_token(format, "eos_token", tokenizer_eos(format->tokenizer)) ||
+        !add_special_token(format, "unk_token", token_of(file, "tokenizer.ggml.unknown_token_id")) ||
+        !add_special_token(format, "pad_token", token_of(file, "tokenizer.ggml.padding_token_id")))
+        return out_of_memory(error);
+    return find_first_token(format, error);
+}
+
+/* ---- trying what the template can do ---- */
+
+static bool add_thinking(json_t *variables, const char *effort)
+{
+    bool thinks = strcmp(effort, "none") != 0 && strcmp(effort, "minimal") != 0;
+    return json_object_set_new(variables, "reasoning_effort", json_string(effort)) == 0 &&
+           json_object_set_new(variables, "enable_thinking", json_boolean(thinks)) == 0 &&
+           json_object_set_new(variables, "thinking", json_boolean(thinks)) == 0;
+}
+
+/* messages and tools are taken; both may be NULL. The text, malloc'ed; NULL: the template refuses it. */
+static char *try(const struct chat_format *format, json_t *messages, json_t *tools, const char *effort)
+{
+    json_t *variables = json_pack("{s:o, s:o, s:n, s:b}", "messages", messages, "tools",
+                                  tools != NULL ? tools : json_null(), "documents", "add_generation_prompt", 1);
+    char *text = NULL, *json = NULL;
+    size_t length;
+    struct text_error error;
+    if (variables != NULL && json_object_update(variables, format->special_tokens) == 0 &&
+        (effort == NULL || add_thinking(variables, effort)))
+        json = json_dumps(variables, JSON_COMPACT);
+    json_decref(variables);
+    if (json == NULL ||
+        text_template_render(format->template, json, strlen(json), 0, &text, &length, &error) != TEXT_OK)
+        text = NULL;
+    free(json);
+    return text;
+}
+
+static bool try_content(const struct chat_format *format, json_t *content)
+{
+    char *text = try(format, json_pack("[{s:s, s:o}]", "role", "user", "content", content), NULL, NULL);
+    bool ok = text != NULL && strstr(text, PROBE) != NULL && strstr(text, "'type'") == NULL &&
+              strstr(text, "\"type\"") == NULL;
+    free(text);
+    return ok;
+}
+
+static json_t *probe_tools(void)
+{
+    json_t *parameters = json_pack("{s:s, s:{s:{s:s, s:s}}, s:[s]}", "type", "object", "properties", "x", "type",
+                                   "string", "description", "x", "required", "x");
+    return json_pack("[{s:s, s:{s:s, s:s, s:o}}]", "type", "function", "function", "name", "npud_probe", "description",
+                     PROBE, "parameters", parameters);
+}
+
+static bool try_tools(const struct chat_format *format)
+{
+    char *text = try(format, json_pack("[{s:s, s:s}]", "role", "user", "content", "x"), probe_tools(), NULL);
+    bool ok = text != NULL && strstr(text, "npud_probe") != NULL;
+    free(text);
+    return ok;
+}
+
+/* A call and its result; content NULL: the call has none. */
+static bool try_call(const struct chat_format *format, const char *content)
+{
+    json_t *call = json_pack("{s:s, s:s, s:{s:s, s:{s:s}}}", "id", "call00001", "type", "function", "function", "name",
+                             "npud_probe", "arguments", "x", "y");
+    json_t *asks = json_pack("{s:s, s:[o]}", "role", "assistant", "tool_calls", call);
+    if (content != NULL)
+        json_object_set_new(asks, "content", json_string(content));
+    char *text = try(format,
+                     json_pack("[{s:s, s:s}, o, {s:s, s:s, s:s}]", "role", "user", "content", "x", asks, "role", "tool",
+                               "tool_call_id", "call00001", "content", "z"),
+                     probe_tools(), NULL);
+    free(text);
+    return text != NULL;
+}
+
+/* The template asks whether to think, in one of the ways that there are. */
+static bool try_thinking(const struct chat_format *format)
+{
+    char *with = try(format, json_pack("[{s:s, s:s}]", "role", "user", "content", "x"), NULL, "high");
+    char *without = try(format, json_pack("[{s:s, s:s}]", "role", "user", "content", "x"), NULL, "none");
+    bool differ = with != NULL && without != NULL && strcmp(with, without) != 0;
+    free(with);
+    free(without);
+    return differ;
+}
+
+static bool try_system(const struct chat_format *format)
+{
+    char *text =
+        try(format,
+            json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "system", "content", PROBE, "role", "user", "content", "x"),
+            NULL, NULL);
+    bool ok = text != NULL && strstr(text, PROBE) != NULL;
+    free(text);
+    return ok;
+}
+
+/* Those that the template writes itself, if npud can read them. */
+static void choose_tool_style(struct chat_format *format, const char *source)
+{
+    format->tools = strstr(source, "<|tool_call>call:") != NULL ? CHAT_TOOL_STYLE_GEMMA
+                    : strstr(source, "<|python_tag|>") != NULL || strstr(source, "Environment: ipython") != NULL
+                        ? CHAT_TOOL_STYLE_LLAMA
+                    : strstr(source, "<tool_call>") != NULL && strstr(source, "<function=") == NULL &&
+                            strstr(source, "<arg_key>") == NULL
+                        ? CHAT_TOOL_STYLE_HERMES
+                        : CHAT_TOOL_STYLE_NONE;
+    format->explains_tools = format->tools == CHAT_TOOL_STYLE_NONE || !try_tools(format);
+    if (format->explains_tools)
+        format->tools = CHAT_TOOL_STYLE_JSON;
+}
+
+static void find_marks(struct chat_format *format)
+{
+    static const char *const marks[] = {"<think>",      "</think>",     "<|channel>",   "<channel|>", "<tool_call>",
+                                        "</tool_call>", "<|tool_call>", "<tool_call|>", "<|\"|>",     "<|python_tag|>"};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        int32_t *tokens, n;
+        struct npu_error ignored;
+        if (tokenizer_encode(format->tokenizer, marks[i], strlen(marks[i]), false, true, &tokens, &n, &ignored) !=
+            NPU_OK)
+            continue;
+        if (n == 1 && tokenizer_is_control(format->tokenizer, tokens[0]))
+            format->marks[format->n_marks++] = tokens[0];
+        free(tokens);
+    }
+}
+
+static void explore(struct chat_format *format, const char *source)
+{
+    format->takes_strings = try_content(format, json_string(PROBE));
+    format->takes_parts = try_content(format, json_pack("[{s:s, s:s}]", "type", "text", "text", PROBE));
+    format->takes_system = try_system(format);
+    choose_tool_style(format, source);
+    find_marks(format);
+    format->needs_content = !try_call(format, NULL) && try_call(format, "");
+    format->knows_developer = strstr(source, "'developer'") != NULL || strstr(source, "\"developer\"") != NULL;
+    format->knows_thinking = try_thinking(format);
+    format->reasoning = strstr(source, "<|channel>") != NULL && strstr(source, "<channel|>") != NULL
+                            ? CHAT_REASONING_CHANNEL
+                        : strstr(source, "</think>") != NULL ? CHAT_REASONING_THINK
+                                                             : CHAT_REASONING_NONE;
+}
+
+/* ---- creation ---- */
+
+static enum npu_status read_file(char **ret_source, size_t *ret_length, const char *path, struct npu_error *error)
+{
+    FILE *stream = fopen(path, "rbe");
+    if (stream == NULL)
+        return npu_error_set(error, NPU_ERROR_INPUT, "%s: %s", path, strerror(errno));
+    char *source = malloc(MAX_TEMPLATE_BYTES + 1);
+    size_t length = source != NULL ? fread(source, 1, MAX_TEMPLATE_BYTES, stream) : 0;
+    bool failed = ferror(stream), more = source != NULL && !failed && fgetc(stream) != EOF;
+    fclose(stream);
+    if (source != NULL && !failed && !more && length > 0) {
+        source[length] = '\0';
+        *ret_source = source;
+        *ret_length = length;
+        return NPU_OK;
+    }
+    free(source);
+    if (source == NULL)
+        return out_of_memory(error);
+    return npu_error_set(error, NPU_ERROR_INPUT, "%s: %s", path,
+                         failed ? "cannot be read"
+                         : more ? "longer than 4 MiB, which no chat template is"
+                                : "empty");
+}
+
+static enum npu_status copy_from_model(char **ret_source, size_t *ret_length, const struct gguf_file *file,
+                                       struct npu_error *error)
+{
+    const char *text;
+    *ret_source = NULL;
+    if (!gguf_get_string(file, "tokenizer.chat_template", &text, ret_length))
+        return NPU_OK;
+    *ret_source = malloc(*ret_length + 1);
+    if (*ret_source == NULL)
+        return out_of_memory(error);
+    memcpy(*ret_source, text, *ret_length);
+    (*ret_source)[*ret_length] = '\0';
+    return NPU_OK;
+}
+
+static enum npu_status compile(struct chat_format *format, const char *source, size_t length, const char *template_path,
+                               struct npu_error *error)
+{
+    struct text_error problem;
+    if (source == NULL) {
+        snprintf(format->problem, sizeof format->problem,
+                 "the model has no chat template: start npud with --chat-template FILE, or use /v1/completions");
+        return NPU_OK;
+    }
+    switch (text_template_create(&format->template, source, length, &problem)) {
+    case TEXT_OK:
+        explore(format, source);
+        return NPU_OK;
+    case TEXT_MEMORY:
+        return out_of_memory(error);
+    default:
+        if (template_path != NULL)
+            return npu_error_set(error, NPU_ERROR_INPUT, "%s: %s", template_path, problem.message);
+        snprintf(format->problem, sizeof format->problem,
+                 "the model's chat template does not work (%s): start npud with --chat-template FILE, or use "
+                 "/v1/completions",
+                 problem.message);
+        return NPU_OK;
+    }
+}
+
+enum npu_status chat_format_create(struct chat_format **ret_format, const struct gguf_file *file,
+                                   const char *template_path, const struct tokenizer *tokenizer,
+                                   struct npu_error *error)
+{
+    struct chat_format *format = calloc(1, sizeof *format);
+    if (format == NULL)
+        return out_of_memory(error);
+    format->tokenizer = tokenizer;
+    char *source = NULL;
+    size_t length = 0;
+    enum npu_status status = template_path != NULL ? read_file(&source, &length, template_path, error)
+                                                   : copy_from_model(&source, &length, file, error);
+    if (status == NPU_OK)
+        status = read_special_tokens(format, file, error);
+    if (status == NPU_OK)
+        status = compile(format, source, length, template_path, error);
+    free(source);
+    if (status != NPU_OK) {
+        chat_format_destroy(format);
+        return status;
+    }
+    *ret_format = format;
+    return NPU_OK;
+}
+
+void chat_format_destroy(struct chat_format *format)
+{
+    if (format == NULL)
+        return;
+    text_template_destroy(format->template);
+    json_decref(format->special_tokens);
+    free(format);
+}
+
+const char *chat_format_problem(const struct chat_format *format)
+{
+    return format->template == NULL ? format->problem : NULL;
+}
+
+enum chat_reasoning chat_format_reasoning(const struct chat_format *format)
+{
+    return format->reasoning;
+}
+
+enum chat_tool_style chat_format_tools(const struct chat_format *format)
+{
+    return format->tools;
+}
+
+const int32_t *chat_format_marks(const struct chat_format *format, int *ret_n)
+{
+    *ret_n = format->n_marks;
+    return format->marks;
+}
+
+bool chat_format_begins_in_reasoning(const struct chat_format *format, const char *text, size_t length)
+{
+    static const char *const marks[] = {
+        [CHAT_REASONING_NONE] = "", [CHAT_REASONING_THINK] = "<think>", [CHAT_REASONING_CHANNEL] = "<|channel>thought"};
+    const char *mark = marks[format->reasoning];
+    size_t mark_length = strlen(mark);
+    while (length > 0 && strchr(" \n\r\t", text[length - 1]) != NULL)
+        length--;
+    return mark_length > 0 && length >= mark_length && memcmp(text + length - mark_length, mark, mark_length) == 0;
+}
+
+/* ---- rendering ---- */
+
+/* The parts' texts, a line each. */
+static json_t *join_parts(const json_t *parts)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    if (stream == NULL)
+        return NULL;
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *part = json_object_get(json_array_get(parts, i), "text");
+        if (i > 0)
+            fputc('\n', stream);
+        fwrite(json_string_value(part), 1, json_string_length(part), stream);
+    }
+    json_t *joined = fclose(stream) == 0 ? json_stringn(text, length) : NULL;
+    free(text);
+    return joined;
+}
+
+/* Content in the form that the template takes. */
+static json_t *adapt_content(const struct chat_format *format, json_t *content)
+{
+    if (json_is_array(content) && !format->takes_parts)
+        return join_parts(content);
+    if (json_is_string(content) && !format->takes_strings && format->takes_parts)
+        return json_pack("[{s:s, s:O}]", "type", "text", "text", content);
+    return json_incref(content);
+}
+
+/* A copy of a message as the template wants it: a developer is a system where the template knows no other, and thinking
+ * goes by both of its names. */
+static json_t *adapt_message(const struct chat_format *format, json_t *given)
+{
+    json_t *message = json_object(), *thinking = json_object_get(given, "reasoning_content"), *value;
+    const char *name;
+    bool ok = message != NULL;
+    if (ok && thinking != NULL)
+        ok = json_object_set(message, "thinking", thinking) == 0;
+    json_object_foreach(given, name, value)
+    {
+        bool is_developer = strcmp(name, "role") == 0 && strcmp(json_string_value(value), "developer") == 0;
+        json_t *adapted = strcmp(name, "content") == 0               ? adapt_content(format, value)
+                          : is_developer && !format->knows_developer ? json_string("system")
+                                                                     : json_incref(value);
+        ok = ok && json_object_set_new(message, name, adapted) == 0;
+    }
+    bool lacks_content = format->needs_content || json_object_get(message, "tool_calls") == NULL;
+    if (ok && lacks_content && json_object_get(message, "content") == NULL)
+        ok = json_object_set_new(message, "content", json_string("")) == 0;
+    if (ok)
+        return message;
+    json_decref(message);
+    return NULL;
+}
+
+static json_t *create_variables(const struct chat_format *format, const struct chat_content *content)
+{
+    json_t *messages = json_array(), *tools = content->tools;
+    bool ok = messages != NULL;
+    for (size_t i = 0; ok && i < json_array_size(content->messages); i++) {
+        json_t *message = adapt_message(format, json_array_get(content->messages, i));
+        ok = json_array_append_new(messages, message) == 0;
+    }
+    if (ok && format->explains_tools) {
+        json_t *explained = tool_explain(messages, tools, format->takes_system);
+        json_decref(messages);
+        messages = explained;
+        tools = NULL;
+    }
+    const struct template_fields *fields = content->fields;
+    json_t *variables =
+        json_pack("{s:o, s:o, s:n, s:b}", "messages", messages, "tools",
+                  tools != NULL ? json_incref(tools) : json_null(), "documents", "add_generation_prompt", 1);
+    ok = ok && variables != NULL && json_object_update(variables, format->special_tokens) == 0 &&
+         (fields->reasoning_effort == NULL || add_thinking(variables, fields->reasoning_effort)) &&
+         (fields->variables == NULL || json_object_update(variables, fields->variables) == 0);
+    if (ok)
+        return variables;
+    json_decref(variables);
+    return NULL;
+}
+
+static bool refuse(const struct text_error *problem, struct api_error *error)
+{
+    switch (problem->status) {
+    case TEXT_REFUSED:
+        return api_error_set(error, API_ERROR_INVALID_VALUE, "messages",
+                             "the model's chat template refuses the messages: %s", problem->message);
+    case TEXT_LIMIT:
+    case TEXT_INVALID:
+        return api_error_set(error, API_ERROR_INVALID_VALUE, "messages",
+                             "the model's chat template fails on the messages: %s", problem->message);
+    case TEXT_MEMORY:
+        return api_error_set(error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the request");
+    default:
+        return api_error_set(error, API_ERROR_INTERNAL, NULL, "%s", problem->message);
+    }
+}
+
+bool chat_format_render(const struct chat_format *format, const struct chat_content *content, char **ret_text,
+                        size_t *ret_length, struct api_error *error)
+{
+    const char *effort = content->fields->reasoning_effort;
+    if (format->template == NULL)
+        return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, "messages", "%s", format->problem);
+    if (effort != NULL && strcmp(effort, "none") != 0 && !format->knows_thinking)
+        return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, "reasoning_effort",
+                             "reasoning_effort may only be none: the model's chat template knows no thinking");
+    json_t *variables = create_variables(format, content);
+    char *json = variables != NULL ? json_dumps(variables, JSON_COMPACT) : NULL;
+    json_decref(variables);
+    if (json == NULL)
+        return api_error_set(error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the request");
+    struct text_error problem;
+    enum text_status status =
+        text_template_render(format->template, json, strlen(json), content->now_s, ret_text, ret_length, &problem);
+    free(json);
+    return status == TEXT_OK || refuse(&problem, error);
+}
+
+enum npu_status chat_format_tokenize(const struct chat_format *format, const char *text, size_t length,
+                                     int32_t **ret_tokens, int32_t *ret_n, struct npu_error *error)
+{
+    int32_t *tokens, n;
+    enum npu_status status = tokenizer_encode(format->tokenizer, text, length, false, true, &tokens, &n, error);
+    if (status != NPU_OK)
+        return status;
+    if (format->bos >= 0 && (n == 0 || tokens[0] != format->bos)) {
+        int32_t *grown = realloc(tokens, ((size_t)n + 1) * sizeof *tokens);
+        if (grown == NULL) {
+            free(tokens);
+            return npu_error_set(error, NPU_ERROR_MEMORY, "out of memory for tokens");
+        }
+        tokens = grown;
+        memmove(tokens + 1, tokens, (size_t)n * sizeof *tokens);
+        tokens[0] = format->bos;
+        n++;
+    }
+    *ret_tokens = tokens;
+    *ret_n = n;
+    return NPU_OK;
+}

@@ -84,6 +84,44 @@ static void the_whole_smollm2_vocabulary_gives_the_tokens_of_hugging_face(void *
     gguf_close(file);
 }
 
+/* Cut from the tokenizer of the real model (tests/reference/make_real_tokenizer_fixture.py). */
+static void compare_real(const char *name)
+{
+    char path[512], ids_name[64];
+    struct gguf_file *file;
+    snprintf(path, sizeof path, "%s/tokenizer/real-%s.gguf", TEST_DATA_DIR, name);
+    snprintf(ids_name, sizeof ids_name, "ids-real-%s.json", name);
+    assert_int_equal(gguf_open(&file, path, NULL), NPU_OK);
+    struct tokenizer *tokenizer = create(file);
+    assert_true(corpus_agrees(tokenizer, ids_name));
+    tokenizer_destroy(tokenizer);
+    gguf_close(file);
+}
+
+static void the_real_qwen3_vocabulary_gives_the_tokens_of_its_tokenizer_json(void **state)
+{
+    (void)state;
+    compare_real("qwen3");
+}
+
+static void the_real_llama3_vocabulary_gives_the_tokens_of_its_tokenizer_json(void **state)
+{
+    (void)state;
+    compare_real("llama3");
+}
+
+static void the_real_gemma3_vocabulary_gives_the_tokens_of_its_tokenizer_json(void **state)
+{
+    (void)state;
+    compare_real("gemma3");
+}
+
+static void the_real_gemma4_vocabulary_gives_the_tokens_of_its_tokenizer(void **state)
+{
+    (void)state;
+    compare_real("gemma4");
+}
+
 static void the_pieces_of_the_tokens_are_the_text_again(void **state)
 {
     (void)state;
@@ -396,6 +434,10 @@ int main(void)
         cmocka_unit_test(qwen2_gives_the_tokens_of_hugging_face),
         cmocka_unit_test(default_gives_the_tokens_of_its_patterns),
         cmocka_unit_test(the_whole_smollm2_vocabulary_gives_the_tokens_of_hugging_face),
+        cmocka_unit_test(the_real_qwen3_vocabulary_gives_the_tokens_of_its_tokenizer_json),
+        cmocka_unit_test(the_real_llama3_vocabulary_gives_the_tokens_of_its_tokenizer_json),
+        cmocka_unit_test(the_real_gemma3_vocabulary_gives_the_tokens_of_its_tokenizer_json),
+        cmocka_unit_test(the_real_gemma4_vocabulary_gives_the_tokens_of_its_tokenizer),
         cmocka_unit_test(the_pieces_of_the_tokens_are_the_text_again),
         cmocka_unit_test(megabytes_of_anything_are_encoded),
         cmocka_unit_test(threads_may_share_a_tokenizer),

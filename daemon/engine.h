@@ -84,6 +84,7 @@ enum engine_answer {
     ENGINE_ANSWER_UNKNOWN, /* no such session */
     ENGINE_ANSWER_BUSY, /* a generation is working in it */
     ENGINE_ANSWER_REFUSED, /* the message says what would be right */
+    ENGINE_ANSWER_NOT_STORED, /* the disk has failed or is full, or the state folder has no room */
     ENGINE_ANSWER_FAILED, /* memory, the disk, an export that was given up, or the engine is stopping */
 };
 

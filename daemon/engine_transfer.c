@@ -54,7 +54,7 @@ static void on_saved(void *context, uint64_t id, int32_t n_tokens, const char *r
     if (n_tokens > 0 && session != NULL)
         engine_describe(transfer->engine, transfer->request, session);
     else if (reason != NULL && session != NULL)
-        engine_answer(transfer->request, ENGINE_ANSWER_FAILED, reason);
+        engine_answer(transfer->request, ENGINE_ANSWER_NOT_STORED, reason);
     else
         engine_answer(transfer->request, ENGINE_ANSWER_UNKNOWN, "the session was deleted meanwhile");
     end(transfer);
@@ -70,6 +70,8 @@ static void begin_save(struct session_transfer *transfer, struct session *sessio
         return;
     }
     bool busy = session->state == SESSION_BUSY;
+    if (!busy) /* who asks wants it kept: others leave the folder before it */
+        session_touch(scheduler_sessions(transfer->engine->scheduler), session, engine_now_us(transfer->engine));
     enum npu_status status =
         snapshots_save(scheduler_snapshots(transfer->engine->scheduler), session, on_saved, transfer, &error);
     if (status == NPU_OK)

@@ -159,6 +159,8 @@ enum npu_status session_truncate(struct session_table *table, struct session *se
  * while busy. A pinned session that grows past the limit loses its pin. Pinning twice is fine. */
 enum npu_status session_pin(struct session_table *table, struct session *session, struct npu_error *error);
 void session_unpin(struct session_table *table, struct session *session);
+/* It counts as used now. */
+void session_touch(struct session_table *table, struct session *session, uint64_t now_us);
 /* Forgets the session; blocks that no other one references are freed and not found again. */
 enum npu_status session_delete(struct session_table *table, struct session *session, struct npu_error *error);
 

@@ -84,6 +84,9 @@ static void send_refusal(struct http_request *http, const struct engine_request 
     case ENGINE_ANSWER_REFUSED: /* pins are refused because of other pins */
         kind = request->verb == ENGINE_PIN_SESSION ? API_ERROR_CONFLICT : API_ERROR_INVALID_VALUE;
         break;
+    case ENGINE_ANSWER_NOT_STORED:
+        kind = API_ERROR_NOT_STORED;
+        break;
     default:
         break;
     }
@@ -120,7 +123,7 @@ static void send_answer(struct session_call *call, const struct engine_request *
 static void on_done(struct engine_request *request, void *context)
 {
     struct session_call *call = context;
-    if (request->answer == ENGINE_ANSWER_FAILED)
+    if (request->answer == ENGINE_ANSWER_FAILED || request->answer == ENGINE_ANSWER_NOT_STORED)
         log_warning(call->service->log, "session request failed: %s", request->message);
     if (call->http != NULL)
         send_answer(call, request);

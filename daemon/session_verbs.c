@@ -172,6 +172,13 @@ void session_unpin(struct session_table *table, struct session *session)
     session_list_insert(table, session);
 }
 
+void session_touch(struct session_table *table, struct session *session, uint64_t now_us)
+{
+    session_list_remove(table, session);
+    session->used_us = now_us;
+    session_list_insert(table, session);
+}
+
 enum npu_status session_delete(struct session_table *table, struct session *session, struct npu_error *error)
 {
     if (session->state == SESSION_BUSY)

@@ -15,6 +15,27 @@ static struct state_priority priority_of(const struct save *save)
     return (struct state_priority){save->manifest.id, save->manifest.used_us, save->manifest.pinned};
 }
 
+static bool holds(const struct save *save, const struct stored_block *block)
+{
+    for (int32_t i = save->n_settled; i < save->n_blocks; i++)
+        if (save->blocks[i] == block)
+            return true;
+    return false;
+}
+
+/* On whose behalf a block is written: of the saves that hold it, the one that most has to make room for. */
+static const struct save *first_in_rank(const struct snapshots *snapshots, const struct stored_block *block)
+{
+    const struct save *best = NULL;
+    for (const struct save *save = snapshots->first_save; save != NULL; save = save->next) {
+        struct state_priority own = priority_of(save), other = best != NULL ? priority_of(best) : own;
+        bool better = own.pinned != other.pinned ? own.pinned : own.used_us > other.used_us;
+        if ((best == NULL || better) && holds(save, block))
+            best = save;
+    }
+    return best;
+}
+
 static size_t block_bytes(const struct snapshots *snapshots)
 {
     return snapshots->options.executor->block_bytes;
@@ -58,29 +79,23 @@ static bool write_from_pool(struct snapshots *snapshots, struct stored_block *bl
     return true;
 }
 
-static void write_wanted(struct snapshots *snapshots, struct stored_block *block, const struct state_priority *priority)
+static void write_wanted(struct snapshots *snapshots, struct stored_block *block)
 {
     int32_t from = block->wanted;
+    const struct save *save = first_in_rank(snapshots, block);
     unwant(snapshots, block);
-    write_from_pool(snapshots, block, from, priority);
+    if (save == NULL)
+        return;
+    struct state_priority priority = priority_of(save);
+    write_from_pool(snapshots, block, from, &priority);
 }
 
 void snapshot_save_on_loss(void *context, int32_t pool_block)
 {
     struct snapshots *snapshots = context;
     struct stored_block *block = snapshots->wanted[pool_block];
-    if (block == NULL)
-        return;
-    for (const struct save *save = snapshots->first_save; save != NULL; save = save->next) {
-        for (int32_t i = save->n_settled; i < save->n_blocks; i++) {
-            if (save->blocks[i] != block)
-                continue;
-            struct state_priority priority = priority_of(save);
-            write_wanted(snapshots, block, &priority);
-            return;
-        }
-    }
-    unwant(snapshots, block);
+    if (block != NULL)
+        write_wanted(snapshots, block);
 }
 
 /* --- one session -------------------------------------------------------------------------------------------------- */
@@ -273,17 +288,14 @@ static void trim(struct snapshots *snapshots, struct save *save, int32_t n_block
         release(snapshots, save->blocks[--save->n_blocks]);
 }
 
-/* The next block of the saves that is to be read out of the pool, and on whose behalf. Behind a block that was lost no
- * other is of use. */
-static struct stored_block *next_wanted(struct snapshots *snapshots, struct state_priority *ret_priority)
+/* The next block of the saves that is to be read out of the pool. Behind a block that was lost no other is of use. */
+static struct stored_block *next_wanted(struct snapshots *snapshots)
 {
     for (struct save *save = snapshots->first_save; save != NULL; save = save->next) {
         for (int32_t i = save->n_settled; i < save->n_blocks; i++) {
             const struct stored_block *block = save->blocks[i];
-            if (block->wanted >= 0) {
-                *ret_priority = priority_of(save);
+            if (block->wanted >= 0)
                 return save->blocks[i];
-            }
             if (block->state == STORED_BLOCK_ABSENT)
                 trim(snapshots, save, i);
         }
@@ -318,9 +330,10 @@ static void commit(struct snapshots *snapshots, struct save *save)
         save->manifest.hashes[i] = save->blocks[i]->hash;
     save->manifest.n_blocks = n_present;
     if (n_present == 0) {
-        fail(snapshots, save, "none of its K/V could be written");
+        fail(snapshots, save,
+             "none of its K/V could be written: the state folder has no room for it, or the disk has failed");
     } else if (!state_store_commit(snapshots->options.store, &save->manifest, save->blocks, save)) {
-        fail(snapshots, save, "there is no room for it");
+        fail(snapshots, save, "the state folder has no room for it");
     } else {
         save->committing = true;
         save->n_blocks = 0; /* the store's now */
@@ -369,13 +382,12 @@ void snapshot_save_work(struct snapshots *snapshots, size_t max_bytes)
 {
     size_t bytes = 0;
     struct stored_block *block;
-    struct state_priority priority;
     do {
         if (snapshots->checkpointing && snapshots->first_save == NULL)
             snapshots->checkpointing = begin_next(snapshots);
         while (bytes < max_bytes && (snapshots->rescued_bytes < SNAPSHOT_WRITES_AHEAD * block_bytes(snapshots)) &&
-               (block = next_wanted(snapshots, &priority)) != NULL) {
-            write_wanted(snapshots, block, &priority);
+               (block = next_wanted(snapshots)) != NULL) {
+            write_wanted(snapshots, block);
             bytes += block_bytes(snapshots);
         }
         struct save *next, *save = snapshots->first_save;

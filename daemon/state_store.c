@@ -447,7 +447,7 @@ static bool block_is_consistent(const struct state_store *store, const struct st
 bool state_store_is_consistent(const struct state_store *store, uint32_t other_references)
 {
     uint64_t bytes = 0;
-    uint32_t n_blocks = 0, references = 0, expected = other_references;
+    uint32_t n_blocks = 0, references = 0, expected = other_references + store->job_references;
     int32_t sessions = 0;
     for (uint32_t i = 0; i <= store->bucket_mask; i++) {
         for (const struct stored_block *block = store->buckets[i]; block != NULL; block = block->next_in_bucket) {

@@ -136,7 +136,7 @@ struct state_store_counters {
 struct state_store_counters state_store_count(const struct state_store *store);
 const struct state_identity *state_store_identity(const struct state_store *store);
 
-/* For tests: references, tree and sizes agree, given so many references that are not of manifests. */
+/* For tests: references, tree and sizes agree, given so many references that are not the store's. */
 bool state_store_is_consistent(const struct state_store *store, uint32_t other_references);
 
 #endif

@@ -39,6 +39,7 @@ struct state_store {
     int n_found, next_found;
 
     int n_jobs; /* handed in and not taken back, but for removals */
+    uint32_t job_references; /* to blocks */
     struct state_job *done; /* taken back from the worker, not yet told */
     struct state_job *told; /* the job of the last event */
     bool failing; /* the last write failed: not every one is logged */

@@ -63,7 +63,7 @@ static struct state_job *new_block_job(const struct state_store *store, enum sta
 static void post(struct state_store *store, struct state_job *job)
 {
     if (job->block != NULL)
-        job->block->references++; /* until its event has been told */
+        job->block->references++, store->job_references++; /* until its event has been told */
     store->n_jobs++;
     state_worker_post(store->worker, job);
 }
@@ -203,8 +203,10 @@ static void forget_told(struct state_store *store)
 {
     struct state_job *job = store->told;
     store->told = NULL;
-    if (job != NULL && job->block != NULL)
+    if (job != NULL && job->block != NULL) {
+        store->job_references--;
         state_store_release(store, job->block);
+    }
     state_job_destroy(job);
 }
 

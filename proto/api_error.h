@@ -37,7 +37,8 @@
     X(STOPPING, 503, "server_error", "server_stopping")                                                                \
     X(WAIT_TOO_LONG, 503, "server_error", "wait_too_long")                                                             \
     X(TIMED_OUT, 504, "server_error", "timed_out")                                                                     \
-    X(VERSION_NOT_SUPPORTED, 505, "invalid_request_error", "http_version_not_supported")
+    X(VERSION_NOT_SUPPORTED, 505, "invalid_request_error", "http_version_not_supported")                               \
+    X(NOT_STORED, 507, "server_error", "not_stored")
 
 enum api_error_kind {
     API_ERROR_NONE = 0,

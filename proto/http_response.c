@@ -56,6 +56,8 @@ static const char *reason_of(int status)
         return "Gateway Timeout";
     case 505:
         return "HTTP Version Not Supported";
+    case 507:
+        return "Insufficient Storage";
     default:
         return "Status"; /* clients read the number only */
     }

@@ -207,7 +207,8 @@ static uint64_t *block_slots(struct executor *executor, int32_t block)
 
 static enum npu_status fake_read_block(struct executor *executor, int32_t block, void *to, struct npu_error *error)
 {
-    (void)error;
+    if (((struct fake_executor *)executor)->fail_transfers)
+        return npu_error_set(error, NPU_ERROR_DEVICE, "the fake device was told not to give and take blocks");
     memcpy(to, block_slots(executor, block), executor->block_bytes);
     return NPU_OK;
 }
@@ -215,7 +216,8 @@ static enum npu_status fake_read_block(struct executor *executor, int32_t block,
 static enum npu_status fake_write_block(struct executor *executor, int32_t block, const void *from,
                                         struct npu_error *error)
 {
-    (void)error;
+    if (((struct fake_executor *)executor)->fail_transfers)
+        return npu_error_set(error, NPU_ERROR_DEVICE, "the fake device was told not to give and take blocks");
     memcpy(block_slots(executor, block), from, executor->block_bytes);
     return NPU_OK;
 }

@@ -22,6 +22,7 @@ struct fake_executor {
     unsigned sleep_us; /* real time that a step takes */
     int fail_steps; /* so many next steps fail, half done */
     bool fail_copies;
+    bool fail_transfers; /* reading and writing of blocks */
     uint64_t n_steps, n_rows, n_copies;
     uint64_t n_unannounced; /* rows whose token nobody had announced (executor_prefetch_tokens) */
     bool *announced; /* by token */

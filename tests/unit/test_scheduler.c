@@ -6,227 +6,81 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/scheduler.h"
-#include "daemon/scheduler_state.h"
-#include "fake_executor.h"
-
-enum {
-    N_VOCAB = 61,
-    MAX_CONTEXT = 400
-};
-
-struct job {
-    struct sequence sequence; /* first: the callbacks get it back */
-    int32_t tokens[MAX_CONTEXT]; /* the prompt, then what came out */
-    int32_t n_prompt, n_tokens, n_end;
-    int32_t n_prompt_rows; /* delivered, in order */
-    bool started, ended, failed;
-    char message[512];
-    uint64_t first_token_us, last_token_us, longest_gap_us;
-    uint64_t waited_steps; /* running and unpaused without a row */
-};
-
-struct world {
-    struct fake_executor *fake;
-    struct scheduler *scheduler;
-    uint64_t now_us;
-};
-
-static uint64_t now_us(void *context)
-{
-    return ((struct world *)context)->now_us;
-}
-
-static void on_start(void *context, struct sequence *sequence)
-{
-    (void)context;
-    struct job *job = (struct job *)sequence;
-    assert_false(job->started);
-    job->started = true;
-}
-
-static int32_t on_row(void *context, struct sequence *sequence, int32_t position, const struct row_result *result)
-{
-    struct world *world = context;
-    struct job *job = (struct job *)sequence;
-    int32_t expected = fake_best(job->tokens, position + 1, N_VOCAB);
-    assert_true(job->started && !job->ended && !sequence->paused);
-    if (position < job->n_tokens - 1) {
-        assert_int_equal(position, job->n_prompt_rows);
-        float logits[N_VOCAB];
-        fake_logits(job->tokens, position + 1, N_VOCAB, logits);
-        assert_memory_equal(result->logits, logits, sizeof logits);
-        job->n_prompt_rows++;
-        return 0;
-    }
-    assert_int_equal(position, job->n_tokens - 1);
-    if (sequence->returns == ROW_RETURN_LOGITS) {
-        float logits[N_VOCAB];
-        fake_logits(job->tokens, position + 1, N_VOCAB, logits);
-        assert_memory_equal(result->logits, logits, sizeof logits);
-    } else {
-        assert_int_equal(result->best.token, expected);
-    }
-    if (job->first_token_us == 0)
-        job->first_token_us = world->now_us;
-    else if (world->now_us - job->last_token_us > job->longest_gap_us)
-        job->longest_gap_us = world->now_us - job->last_token_us;
-    job->last_token_us = world->now_us;
-    job->tokens[job->n_tokens++] = expected;
-    if (job->n_tokens == job->n_end) {
-        job->ended = true;
-        return SEQUENCE_END;
-    }
-    return expected;
-}
-
-static void on_failed(void *context, struct sequence *sequence, const struct npu_error *error)
-{
-    (void)context;
-    struct job *job = (struct job *)sequence;
-    assert_false(job->ended);
-    job->ended = job->failed = true;
-    /* Never because a step was refused as wrong. */
-    assert_true(strstr(error->message, "told to fail") != NULL || strstr(error->message, "KV blocks") != NULL);
-    strcpy(job->message, error->message);
-}
-
-static const struct fake_options default_fake = {.n_blocks = 64,
-                                                 .n_vocab = N_VOCAB,
-                                                 .max_context = MAX_CONTEXT,
-                                                 .max_rows = 64,
-                                                 .max_tables = 8,
-                                                 .max_returning = 8};
-static const struct scheduler_options default_options = {.parallel = 4, .step_target_ms = 50, .max_sessions = 50};
-
-static struct world *new_world(struct fake_options fake, struct scheduler_options options)
-{
-    struct world *world = calloc(1, sizeof *world);
-    world->now_us = 1;
-    world->fake = fake_create(fake);
-    world->fake->clock_us = &world->now_us;
-    world->fake->row_us = 1000;
-    struct scheduler_callbacks callbacks = {world, now_us, on_start, on_row, on_failed, NULL};
-    struct npu_error error;
-    assert_int_equal(scheduler_create(&world->scheduler, &options, &world->fake->base, &callbacks, &error), NPU_OK);
-    return world;
-}
-
-static void end_world(struct world *world)
-{
-    assert_true(scheduler_is_consistent(world->scheduler));
-    assert_int_equal(scheduler_kv_counters(world->scheduler).held, kv_pool_count(world->scheduler->pool).pinned);
-    scheduler_destroy(world->scheduler);
-    executor_destroy(&world->fake->base);
-    free(world);
-}
-
-static struct job *new_job(const int32_t *prompt, int32_t n_prompt, int32_t n_output)
-{
-    struct job *job = calloc(1, sizeof *job);
-    memcpy(job->tokens, prompt, (size_t)n_prompt * sizeof *prompt);
-    job->n_prompt = job->n_tokens = n_prompt;
-    job->n_end = n_prompt + n_output;
-    assert_true(job->n_end <= MAX_CONTEXT);
-    job->sequence.prompt = job->tokens;
-    job->sequence.n_prompt = n_prompt;
-    job->sequence.returns = ROW_RETURN_BEST;
-    return job;
-}
-
-static void submit(struct world *world, struct job *job)
-{
-    struct npu_error error;
-    assert_int_equal(scheduler_submit(world->scheduler, &job->sequence, &error), NPU_OK);
-}
-
-static void run_to_end(struct world *world)
-{
-    for (int i = 0; scheduler_step(world->scheduler); i++)
-        assert_true(i < 100000);
-    assert_int_equal(scheduler_running(world->scheduler), 0);
-    assert_int_equal(scheduler_waiting(world->scheduler), 0);
-}
-
-static void make_prompt(int32_t *tokens, int32_t n, int32_t seed)
-{
-    for (int32_t i = 0; i < n; i++)
-        tokens[i] = (i * 7 + seed * 13 + i * i * seed) % N_VOCAB;
-}
+#include "tests/unit/scheduler_world.h"
 
 static void test_a_generation_alone_gives_what_the_model_gives(void **state)
 {
     (void)state;
-    struct world *world = new_world(default_fake, default_options);
+    struct world *world = world_create(world_fake, world_options);
     int32_t prompt[100];
-    make_prompt(prompt, 100, 1);
-    struct job *job = new_job(prompt, 100, 60);
-    submit(world, job);
+    world_make_prompt(prompt, 100, 1);
+    struct job *job = world_new_job(prompt, 100, 60);
+    world_submit(world, job);
     assert_int_equal(job->sequence.state, SEQUENCE_WAITING);
-    run_to_end(world);
+    world_run_to_end(world);
     assert_true(job->ended && !job->failed);
     assert_int_equal(job->sequence.state, SEQUENCE_ENDED);
     assert_int_equal(job->n_tokens, 160);
     assert_false(scheduler_step(world->scheduler));
     free(job);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_an_executor_that_is_too_small_is_refused(void **state)
 {
     (void)state;
-    struct fake_options options = default_fake;
+    struct fake_options options = world_fake;
     options.max_tables = 1;
     struct fake_executor *fake = fake_create(options);
     struct scheduler *scheduler;
     struct npu_error error;
-    struct scheduler_callbacks callbacks = {NULL, now_us, on_start, on_row, on_failed, NULL};
-    assert_int_equal(scheduler_create(&scheduler, &default_options, &fake->base, &callbacks, &error), NPU_ERROR_INPUT);
+    struct scheduler_callbacks callbacks = {NULL};
+    assert_int_equal(scheduler_create(&scheduler, &world_options, &fake->base, &callbacks, &error), NPU_ERROR_INPUT);
     executor_destroy(&fake->base);
 }
 
 static void test_a_prompt_that_can_never_fit_is_refused_with_both_numbers(void **state)
 {
     (void)state;
-    struct fake_options fake = default_fake;
+    struct fake_options fake = world_fake;
     fake.n_blocks = 3;
-    struct world *world = new_world(fake, default_options);
+    struct world *world = world_create(fake, world_options);
     int32_t prompt[100];
-    make_prompt(prompt, 100, 1);
-    struct job *job = new_job(prompt, 97, 1);
+    world_make_prompt(prompt, 100, 1);
+    struct job *job = world_new_job(prompt, 97, 1);
     struct npu_error error;
     assert_int_equal(scheduler_submit(world->scheduler, &job->sequence, &error), NPU_ERROR_INPUT);
     assert_non_null(strstr(error.message, "97"));
     assert_non_null(strstr(error.message, "96"));
     free(job);
-    job = new_job(prompt, 96, 1); /* exactly full */
-    submit(world, job);
-    run_to_end(world);
+    job = world_new_job(prompt, 96, 1); /* exactly full */
+    world_submit(world, job);
+    world_run_to_end(world);
     assert_true(job->ended && !job->failed);
     free(job);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_the_second_turn_computes_its_new_tokens_only(void **state)
 {
     (void)state;
-    struct world *world = new_world(default_fake, default_options);
-    int32_t prompt[MAX_CONTEXT];
-    make_prompt(prompt, 100, 1);
-    struct job *first = new_job(prompt, 100, 20);
-    submit(world, first);
-    run_to_end(world);
+    struct world *world = world_create(world_fake, world_options);
+    int32_t prompt[WORLD_MAX_CONTEXT];
+    world_make_prompt(prompt, 100, 1);
+    struct job *first = world_new_job(prompt, 100, 20);
+    world_submit(world, first);
+    world_run_to_end(world);
     memcpy(prompt, first->tokens, 120 * sizeof *prompt);
-    make_prompt(prompt + 120, 30, 2);
-    struct job *second = new_job(prompt, 150, 5);
+    world_make_prompt(prompt + 120, 30, 2);
+    struct job *second = world_new_job(prompt, 150, 5);
     uint64_t before = world->fake->n_rows;
-    submit(world, second);
-    run_to_end(world);
+    world_submit(world, second);
+    world_run_to_end(world);
     assert_int_equal(second->sequence.cache.n_cached, 119); /* all but the last, which was never computed */
     assert_int_equal(world->fake->n_rows - before, 31 + 4);
     free(first);
     free(second);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_no_step_passes_the_executors_limits_and_all_finish(void **state)
@@ -235,26 +89,26 @@ static void test_no_step_passes_the_executors_limits_and_all_finish(void **state
     /* The fake aborts when a limit is passed. */
     for (int max_rows = 2; max_rows <= 40; max_rows += 19) {
         for (int small = 2; small <= 5; small++) {
-            struct fake_options fake = default_fake;
+            struct fake_options fake = world_fake;
             fake.max_rows = max_rows;
             fake.max_tables = small;
             fake.max_returning = 7 - small;
-            struct scheduler_options options = default_options;
+            struct scheduler_options options = world_options;
             options.parallel = 12;
-            struct world *world = new_world(fake, options);
+            struct world *world = world_create(fake, options);
             struct job *jobs[20];
             for (int i = 0; i < 20; i++) {
                 int32_t prompt[100];
-                make_prompt(prompt, 100, i);
-                jobs[i] = new_job(prompt, 5 + i * 3, 20);
-                submit(world, jobs[i]);
+                world_make_prompt(prompt, 100, i);
+                jobs[i] = world_new_job(prompt, 5 + i * 3, 20);
+                world_submit(world, jobs[i]);
             }
-            run_to_end(world);
+            world_run_to_end(world);
             for (int i = 0; i < 20; i++) {
                 assert_true(jobs[i]->ended && !jobs[i]->failed);
                 free(jobs[i]);
             }
-            end_world(world);
+            world_destroy(world);
         }
     }
 }
@@ -262,122 +116,122 @@ static void test_no_step_passes_the_executors_limits_and_all_finish(void **state
 static void test_prompt_rows_keep_the_step_under_the_target_while_others_decode(void **state)
 {
     (void)state;
-    struct fake_options fake = default_fake;
+    struct fake_options fake = world_fake;
     fake.max_rows = 256;
-    struct world *world = new_world(fake, default_options);
+    struct world *world = world_create(fake, world_options);
     world->fake->row_us = 1000; /* 32 rows: 32 ms, 64 rows: 64 ms */
-    int32_t prompt[MAX_CONTEXT];
-    make_prompt(prompt, MAX_CONTEXT, 1);
-    struct job *talk = new_job(prompt, 10, 200);
-    submit(world, talk);
+    int32_t prompt[WORLD_MAX_CONTEXT];
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 1);
+    struct job *talk = world_new_job(prompt, 10, 200);
+    world_submit(world, talk);
     for (int i = 0; i < 10; i++)
         scheduler_step(world->scheduler);
-    make_prompt(prompt, MAX_CONTEXT, 2);
-    struct job *book = new_job(prompt, 350, 5);
-    submit(world, book);
-    run_to_end(world);
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 2);
+    struct job *book = world_new_job(prompt, 350, 5);
+    world_submit(world, book);
+    world_run_to_end(world);
     assert_true(talk->longest_gap_us <= 50000);
     /* Alone, steps may take 250 ms. */
-    make_prompt(prompt, MAX_CONTEXT, 3);
-    struct job *alone = new_job(prompt, 350, 1);
-    submit(world, alone);
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 3);
+    struct job *alone = world_new_job(prompt, 350, 1);
+    world_submit(world, alone);
     uint64_t before = world->fake->n_steps;
-    run_to_end(world);
+    world_run_to_end(world);
     assert_true(world->fake->n_steps - before <= 4);
     free(talk);
     free(book);
     free(alone);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_a_prompt_moves_by_eight_rows_even_when_one_row_passes_the_target(void **state)
 {
     (void)state;
-    struct world *world = new_world(default_fake, default_options);
+    struct world *world = world_create(world_fake, world_options);
     world->fake->row_us = 400000;
-    int32_t prompt[MAX_CONTEXT];
-    make_prompt(prompt, MAX_CONTEXT, 1);
-    struct job *talk = new_job(prompt, 1, 100);
-    submit(world, talk);
+    int32_t prompt[WORLD_MAX_CONTEXT];
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 1);
+    struct job *talk = world_new_job(prompt, 1, 100);
+    world_submit(world, talk);
     for (int i = 0; i < 3; i++)
         scheduler_step(world->scheduler);
-    make_prompt(prompt, MAX_CONTEXT, 2);
-    struct job *book = new_job(prompt, 160, 1);
-    submit(world, book);
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 2);
+    struct job *book = world_new_job(prompt, 160, 1);
+    world_submit(world, book);
     for (int i = 0; i < 3; i++) {
         scheduler_step(world->scheduler);
         const struct scheduler_counters *counters = scheduler_count(world->scheduler);
         assert_int_equal(counters->last_decode_rows, 1);
         assert_in_range(counters->last_prompt_rows, 8, 15);
     }
-    run_to_end(world);
+    world_run_to_end(world);
     free(talk);
     free(book);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_a_short_question_does_not_wait_for_a_book(void **state)
 {
     (void)state;
-    struct world *world = new_world(default_fake, default_options);
-    int32_t prompt[MAX_CONTEXT];
-    make_prompt(prompt, MAX_CONTEXT, 1);
-    struct job *book = new_job(prompt, 390, 1);
-    make_prompt(prompt, MAX_CONTEXT, 2);
-    struct job *question = new_job(prompt, 20, 1);
-    submit(world, book);
+    struct world *world = world_create(world_fake, world_options);
+    int32_t prompt[WORLD_MAX_CONTEXT];
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 1);
+    struct job *book = world_new_job(prompt, 390, 1);
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 2);
+    struct job *question = world_new_job(prompt, 20, 1);
+    world_submit(world, book);
     scheduler_step(world->scheduler);
-    submit(world, question);
+    world_submit(world, question);
     scheduler_step(world->scheduler);
     assert_true(question->ended);
     assert_false(book->ended);
-    run_to_end(world);
+    world_run_to_end(world);
     free(book);
     free(question);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_the_same_prompt_at_once_is_computed_once(void **state)
 {
     (void)state;
-    struct scheduler_options options = default_options;
+    struct scheduler_options options = world_options;
     options.parallel = 8;
-    struct world *world = new_world(default_fake, options);
-    int32_t prompt[MAX_CONTEXT];
-    make_prompt(prompt, MAX_CONTEXT, 1);
+    struct world *world = world_create(world_fake, options);
+    int32_t prompt[WORLD_MAX_CONTEXT];
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 1);
     struct job *jobs[8];
     for (int i = 0; i < 8; i++) {
         prompt[320 + i] = 5; /* each parts from the others behind a common beginning */
-        jobs[i] = new_job(prompt, 340, 3);
-        submit(world, jobs[i]);
+        jobs[i] = world_new_job(prompt, 340, 3);
+        world_submit(world, jobs[i]);
     }
-    run_to_end(world);
+    world_run_to_end(world);
     assert_true(world->fake->n_rows < 340 + 7 * 40 + 8 * 3);
     for (int i = 0; i < 8; i++) {
         assert_true(jobs[i]->ended && !jobs[i]->failed);
         free(jobs[i]);
     }
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_cancelling_works_in_queue_in_prefill_and_in_decode(void **state)
 {
     (void)state;
-    struct scheduler_options options = default_options;
+    struct scheduler_options options = world_options;
     options.parallel = 2;
-    struct world *world = new_world(default_fake, options);
-    int32_t prompt[MAX_CONTEXT];
-    make_prompt(prompt, MAX_CONTEXT, 1);
-    struct job *decoding = new_job(prompt, 10, 300);
-    make_prompt(prompt, MAX_CONTEXT, 2);
-    struct job *reading = new_job(prompt, 390, 5);
-    make_prompt(prompt, MAX_CONTEXT, 3);
-    struct job *waiting = new_job(prompt, 50, 5);
-    submit(world, decoding);
+    struct world *world = world_create(world_fake, options);
+    int32_t prompt[WORLD_MAX_CONTEXT];
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 1);
+    struct job *decoding = world_new_job(prompt, 10, 300);
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 2);
+    struct job *reading = world_new_job(prompt, 390, 5);
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 3);
+    struct job *waiting = world_new_job(prompt, 50, 5);
+    world_submit(world, decoding);
     for (int i = 0; i < 5; i++)
         scheduler_step(world->scheduler);
-    submit(world, reading);
-    submit(world, waiting);
+    world_submit(world, reading);
+    world_submit(world, waiting);
     scheduler_step(world->scheduler);
     assert_int_equal(waiting->sequence.state, SEQUENCE_WAITING);
     assert_true(reading->sequence.session->n_resident < 390);
@@ -391,23 +245,23 @@ static void test_cancelling_works_in_queue_in_prefill_and_in_decode(void **state
     free(decoding);
     free(reading);
     free(waiting);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_the_youngest_moves_out_when_the_pool_runs_out_and_gives_the_same_text(void **state)
 {
     (void)state;
-    struct fake_options fake = default_fake;
+    struct fake_options fake = world_fake;
     fake.n_blocks = 12; /* three generations of 160 tokens take 15 */
-    struct world *world = new_world(fake, default_options);
+    struct world *world = world_create(fake, world_options);
     struct job *jobs[3];
     for (int i = 0; i < 3; i++) {
         int32_t prompt[100];
-        make_prompt(prompt, 100, i + 1);
-        jobs[i] = new_job(prompt, 60, 100);
-        submit(world, jobs[i]);
+        world_make_prompt(prompt, 100, i + 1);
+        jobs[i] = world_new_job(prompt, 60, 100);
+        world_submit(world, jobs[i]);
     }
-    run_to_end(world);
+    world_run_to_end(world);
     assert_int_equal(jobs[0]->sequence.times_moved_out, 0);
     assert_int_equal(jobs[1]->sequence.times_moved_out, 0);
     assert_true(jobs[2]->sequence.times_moved_out > 0);
@@ -416,104 +270,104 @@ static void test_the_youngest_moves_out_when_the_pool_runs_out_and_gives_the_sam
         assert_true(jobs[i]->ended && !jobs[i]->failed); /* on_row compared each token */
         free(jobs[i]);
     }
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_a_generation_that_outgrows_the_pool_alone_fails_with_numbers(void **state)
 {
     (void)state;
-    struct fake_options fake = default_fake;
+    struct fake_options fake = world_fake;
     fake.n_blocks = 3;
-    struct world *world = new_world(fake, default_options);
+    struct world *world = world_create(fake, world_options);
     int32_t prompt[100];
-    make_prompt(prompt, 100, 1);
-    struct job *job = new_job(prompt, 90, 50);
-    submit(world, job);
-    run_to_end(world);
+    world_make_prompt(prompt, 100, 1);
+    struct job *job = world_new_job(prompt, 90, 50);
+    world_submit(world, job);
+    world_run_to_end(world);
     assert_true(job->failed);
     assert_non_null(strstr(job->message, "97"));
     assert_non_null(strstr(job->message, "3"));
     free(job);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_a_step_that_fails_once_is_run_again(void **state)
 {
     (void)state;
-    struct world *world = new_world(default_fake, default_options);
+    struct world *world = world_create(world_fake, world_options);
     int32_t prompt[100];
-    make_prompt(prompt, 100, 1);
-    struct job *job = new_job(prompt, 90, 20);
-    submit(world, job);
+    world_make_prompt(prompt, 100, 1);
+    struct job *job = world_new_job(prompt, 90, 20);
+    world_submit(world, job);
     for (int i = 0; scheduler_step(world->scheduler); i++)
         world->fake->fail_steps = i % 3 == 0;
     assert_true(job->ended && !job->failed);
     assert_true(scheduler_count(world->scheduler)->failed_steps > 3);
     free(job);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_a_step_that_fails_twice_ends_its_generations_and_no_others(void **state)
 {
     (void)state;
-    struct scheduler_options options = default_options;
+    struct scheduler_options options = world_options;
     options.parallel = 1;
-    struct world *world = new_world(default_fake, options);
+    struct world *world = world_create(world_fake, options);
     int32_t prompt[100];
-    make_prompt(prompt, 100, 1);
-    struct job *first = new_job(prompt, 90, 20);
-    struct job *second = new_job(prompt, 90, 20);
-    submit(world, first);
-    submit(world, second);
+    world_make_prompt(prompt, 100, 1);
+    struct job *first = world_new_job(prompt, 90, 20);
+    struct job *second = world_new_job(prompt, 90, 20);
+    world_submit(world, first);
+    world_submit(world, second);
     for (int i = 0; i < 6; i++)
         scheduler_step(world->scheduler);
     world->fake->fail_steps = 2;
     scheduler_step(world->scheduler);
     assert_true(first->failed);
     assert_non_null(strstr(first->message, "told to fail"));
-    run_to_end(world);
+    world_run_to_end(world);
     assert_true(second->ended && !second->failed);
     free(first);
     free(second);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_prompt_results_come_for_every_position_in_order(void **state)
 {
     (void)state;
-    struct fake_options fake = default_fake;
+    struct fake_options fake = world_fake;
     fake.n_blocks = 14;
     fake.max_returning = 5;
-    struct world *world = new_world(fake, default_options);
+    struct world *world = world_create(fake, world_options);
     struct job *jobs[3];
     for (int i = 0; i < 3; i++) {
         int32_t prompt[200];
-        make_prompt(prompt, 200, 1); /* the same one: the cache must not swallow results */
-        jobs[i] = new_job(prompt, 120, 60);
+        world_make_prompt(prompt, 200, 1); /* the same one: the cache must not swallow results */
+        jobs[i] = world_new_job(prompt, 120, 60);
         jobs[i]->sequence.returns = ROW_RETURN_LOGITS;
         jobs[i]->sequence.prompt_returns = ROW_RETURN_LOGITS;
-        submit(world, jobs[i]);
+        world_submit(world, jobs[i]);
     }
-    run_to_end(world);
+    world_run_to_end(world);
     for (int i = 0; i < 3; i++) {
         assert_true(jobs[i]->ended && !jobs[i]->failed);
         assert_int_equal(jobs[i]->n_prompt_rows, 119);
         free(jobs[i]);
     }
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_paused_sequences_get_no_rows_and_disturb_nobody(void **state)
 {
     (void)state;
-    struct world *world = new_world(default_fake, default_options);
+    struct world *world = world_create(world_fake, world_options);
     int32_t prompt[100];
-    make_prompt(prompt, 100, 1);
-    struct job *slow = new_job(prompt, 30, 50);
-    make_prompt(prompt, 100, 2);
-    struct job *other = new_job(prompt, 30, 50);
-    submit(world, slow);
-    submit(world, other);
+    world_make_prompt(prompt, 100, 1);
+    struct job *slow = world_new_job(prompt, 30, 50);
+    world_make_prompt(prompt, 100, 2);
+    struct job *other = world_new_job(prompt, 30, 50);
+    world_submit(world, slow);
+    world_submit(world, other);
     for (int i = 0; i < 5; i++)
         scheduler_step(world->scheduler);
     scheduler_set_paused(world->scheduler, &slow->sequence, true);
@@ -523,35 +377,35 @@ static void test_paused_sequences_get_no_rows_and_disturb_nobody(void **state)
     assert_true(other->ended);
     assert_int_equal(slow->n_tokens, before);
     scheduler_set_paused(world->scheduler, &slow->sequence, false);
-    run_to_end(world);
+    world_run_to_end(world);
     assert_true(slow->ended);
     free(slow);
     free(other);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_priority_moves_a_request_within_the_queue(void **state)
 {
     (void)state;
-    struct scheduler_options options = default_options;
+    struct scheduler_options options = world_options;
     options.parallel = 1;
-    struct world *world = new_world(default_fake, options);
+    struct world *world = world_create(world_fake, options);
     struct job *jobs[4];
     static const int priorities[4] = {5, 3, 5, 9};
     for (int i = 0; i < 4; i++) {
         int32_t prompt[100];
-        make_prompt(prompt, 100, i);
-        jobs[i] = new_job(prompt, 30, 5);
+        world_make_prompt(prompt, 100, i);
+        jobs[i] = world_new_job(prompt, 30, 5);
         jobs[i]->sequence.priority = priorities[i];
-        submit(world, jobs[i]);
+        world_submit(world, jobs[i]);
     }
-    run_to_end(world);
+    world_run_to_end(world);
     assert_true(jobs[3]->last_token_us < jobs[0]->first_token_us);
     assert_true(jobs[0]->last_token_us < jobs[2]->first_token_us);
     assert_true(jobs[2]->last_token_us < jobs[1]->first_token_us);
     for (int i = 0; i < 4; i++)
         free(jobs[i]);
-    end_world(world);
+    world_destroy(world);
 }
 
 /* --- random operations -------------------------------------------------------------------------------------------- */
@@ -569,11 +423,11 @@ static struct job *random_job(void)
     static const char *const keys[] = {NULL, NULL, NULL, "a", "b"};
     int32_t prompt[200];
     int32_t n = 1 + (int32_t)random_below(random_below(4) == 0 ? 180 : 50);
-    make_prompt(prompt, n, (int32_t)random_below(3));
+    world_make_prompt(prompt, n, (int32_t)random_below(3));
     if (random_below(2) == 0)
         for (int32_t i = (int32_t)random_below((uint32_t)n); i < n; i++)
-            prompt[i] = (int32_t)random_below(N_VOCAB);
-    struct job *job = new_job(prompt, n, 1 + (int32_t)random_below(200));
+            prompt[i] = (int32_t)random_below(WORLD_N_VOCAB);
+    struct job *job = world_new_job(prompt, n, 1 + (int32_t)random_below(200));
     job->sequence.key = keys[random_below(5)];
     job->sequence.priority = (int)random_below(3);
     if (random_below(4) == 0)
@@ -647,7 +501,7 @@ static void random_round(struct world *world, struct job **jobs)
     if (*slot == NULL) {
         if (what < 60) {
             *slot = random_job();
-            submit(world, *slot);
+            world_submit(world, *slot);
         }
     } else if ((*slot)->ended) {
         free(*slot);
@@ -673,7 +527,7 @@ static void random_round(struct world *world, struct job **jobs)
 
 static void run_random(uint64_t seed, struct fake_options fake, struct scheduler_options options, int rounds)
 {
-    struct world *world = new_world(fake, options);
+    struct world *world = world_create(fake, options);
     struct job *jobs[MAX_JOBS] = {NULL};
     random_state = seed;
     for (int round = 0; round < rounds; round++) {
@@ -686,7 +540,7 @@ static void run_random(uint64_t seed, struct fake_options fake, struct scheduler
     for (int i = 0; i < MAX_JOBS; i++)
         if (jobs[i] != NULL)
             scheduler_set_paused(world->scheduler, &jobs[i]->sequence, false);
-    run_to_end(world);
+    world_run_to_end(world);
     for (int i = 0; i < MAX_JOBS; i++) {
         assert_true(jobs[i] == NULL || jobs[i]->ended);
         free(jobs[i]);
@@ -696,20 +550,20 @@ static void run_random(uint64_t seed, struct fake_options fake, struct scheduler
     for (struct session *session; (session = session_next(table, NULL)) != NULL;)
         assert_int_equal(session_delete(table, session, &error), NPU_OK);
     assert_int_equal(scheduler_kv_counters(world->scheduler).used, 0);
-    end_world(world);
+    world_destroy(world);
 }
 
 static void test_random_operations_never_give_a_wrong_token_nor_lose_a_block(void **state)
 {
     (void)state;
-    run_random(1, default_fake, default_options, 400000);
+    run_random(1, world_fake, world_options, 400000);
     /* A pool that is far too small, tight limits. */
-    struct fake_options fake = default_fake;
+    struct fake_options fake = world_fake;
     fake.n_blocks = 9;
     fake.max_rows = 16;
     fake.max_tables = 3;
     fake.max_returning = 2;
-    struct scheduler_options options = default_options;
+    struct scheduler_options options = world_options;
     options.parallel = 6;
     options.max_sessions = 8;
     run_random(2, fake, options, 800000);

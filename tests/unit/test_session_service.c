@@ -207,10 +207,11 @@ static void refusals_of_the_engine_have_their_status(void **state)
         {"/v1/sessions/a1/fork", ENGINE_ANSWER_BUSY, "HTTP/1.1 409 ", "\"code\":\"conflict\""},
         {"/v1/sessions/a1/pin", ENGINE_ANSWER_REFUSED, "HTTP/1.1 409 ", "\"code\":\"conflict\""},
         {"/v1/sessions/a1/save", ENGINE_ANSWER_REFUSED, "HTTP/1.1 400 ", "\"code\":\"invalid_value\""},
+        {"/v1/sessions/a1/save", ENGINE_ANSWER_NOT_STORED, "HTTP/1.1 507 ", "\"code\":\"not_stored\""},
         {"/v1/sessions/a1/save", ENGINE_ANSWER_FAILED, "HTTP/1.1 500 ", "\"code\":\"internal_error\""},
     };
     make_ready(f);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         int client = send_request(f, "POST", cases[i].path);
         wait_asked(f, i + 1);
         reply(f, cases[i].answer, "that is why");

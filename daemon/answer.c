@@ -83,7 +83,7 @@ void answer_sum_up(const struct answer *answer, struct response_usage *usage, st
 static enum request_outcome natural_outcome(const struct answer *answer)
 {
     if (answer->form->reads_only)
-        return OUTCOME_PREFILLED;
+        return answer->form->read_outcome;
     for (int i = 0; i < answer->n_choices; i++) {
         if (answer->choices[i].reason != FINISH_STOP)
             return OUTCOME_LENGTH;

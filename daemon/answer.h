@@ -21,7 +21,8 @@ struct service;
 #define SERVICE_ENDPOINTS(X)                                                                                           \
     X(COMPLETIONS, "completions")                                                                                      \
     X(PREFILL, "prefill")                                                                                              \
-    X(CHAT, "chat")
+    X(CHAT, "chat")                                                                                                    \
+    X(EMBEDDINGS, "embeddings")
 
 enum service_endpoint {
 #define SERVICE_ENDPOINT_ENUM(name, label) ENDPOINT_##name,
@@ -38,6 +39,7 @@ struct answer_form {
     const char *too_long_field; /* the field to name when the engine finds the prompt too long */
     size_t bytes; /* of the endpoint's own struct, which begins with a struct answer */
     bool reads_only; /* the prompt is read, nothing is generated */
+    enum request_outcome read_outcome; /* then: what it is called when it has ended well */
 
     /* Worker thread: from answer->body to choices that are ready to submit, see answer_create_choices. False:
      * answer->error is set. */
@@ -97,6 +99,7 @@ struct answer_plan {
     int n_logprobs;
     int n; /* choices of each prompt */
     bool echo;
+    enum pooling pooling; /* POOLING_NONE: text is generated */
 };
 
 struct answer_prompt {

@@ -135,6 +135,7 @@ static bool fill_generation(const struct answer *answer, struct generation *gene
     generation->max_tokens = plan->max_tokens;
     generation->n_logprobs = plan->n_logprobs;
     generation->echo = plan->echo;
+    generation->pooling = plan->pooling;
     generation->ignore_eos = plan->sampling->ignore_eos;
     generation->priority = plan->queue->priority;
     generation->max_wait_ms = plan->queue->max_wait_ms;

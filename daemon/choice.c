@@ -67,6 +67,8 @@ bool choice_add(struct choice *choice, struct generation_event *event, bool with
         choice->finished = true;
         choice->reason = event->reason;
         choice->usage = event->usage;
+        choice->embedding = event->embedding;
+        event->embedding = NULL; /* moved */
     }
     return add_text(choice, event->text, event->text_length) && (!choice->keeps_output || keep_output(choice, event)) &&
            (!with_tokens || add_tokens(choice, event));
@@ -154,6 +156,7 @@ void choice_clear(struct choice *choice)
     free(choice->tokens);
     free(choice->output);
     free(choice->text);
+    free(choice->embedding);
     generation_destroy(choice->generation);
     memset(choice, 0, sizeof *choice);
 }

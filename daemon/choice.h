@@ -37,6 +37,7 @@ struct choice {
     bool finished;
     enum finish_reason reason;
     struct generation_usage usage; /* once finished */
+    float *embedding; /* owned; of a generation that makes one, once finished */
 };
 
 /* Takes over the event's text and (with_tokens) its tokens. False when memory is out. */

@@ -17,11 +17,7 @@ struct completion {
 
 static const char *prompt_path(const struct completion *completion, int prompt, char *path, size_t capacity)
 {
-    if (completion->request.prompt_is_list)
-        snprintf(path, capacity, "prompt[%d]", prompt);
-    else
-        snprintf(path, capacity, "prompt");
-    return path;
+    return prompt_fields_path(&completion_prompt_form, completion->request.prompt_is_list, prompt, path, capacity);
 }
 
 /* Text to tokens. An empty text starts from where the model's texts start. */
@@ -194,6 +190,7 @@ const struct answer_form prefill_form = {
     .too_long_field = "prompt",
     .bytes = sizeof(struct completion),
     .reads_only = true,
+    .read_outcome = OUTCOME_PREFILLED,
     .prepare = prepare_prefill,
     .whole = whole_prefill,
     .clear = clear,

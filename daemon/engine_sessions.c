@@ -88,7 +88,7 @@ bool engine_describe(struct engine *engine, struct engine_request *request, cons
     request->sessions = calloc((size_t)n + 1, sizeof *request->sessions);
     const struct session *session = only != NULL ? only : session_next(table, NULL);
     bool described = request->sessions != NULL;
-    while (described && request->n_sessions < n) {
+    while (described && session != NULL && request->n_sessions < n) {
         described = describe(engine, session, &request->sessions[request->n_sessions++]);
         session = session_next(table, session);
     }

@@ -70,6 +70,14 @@ static int32_t on_row(void *context, struct sequence *sequence, int32_t position
     struct engine *engine = context;
     struct generation_state *state = sequence->owner;
     const struct generation *generation = state->generation;
+    if (generation->pooling != POOLING_NONE) {
+        bool last = position == generation->n_prompt - 1;
+        if (last)
+            state->prompt_done_us = engine_now_us(engine);
+        if (!state->finished)
+            generation_state_pool(state, result->hidden, last);
+        return last ? SEQUENCE_END : 0;
+    }
     if (position >= generation->n_prompt - 1)
         return state->finished ? SEQUENCE_END : next_token(engine, state, result);
     generation_state_add(state, generation->prompt[position + 1], result->logits, engine->executor->n_vocab, true);
@@ -152,8 +160,10 @@ static void begin(struct engine *engine, struct generation_state *state)
 {
     const struct generation *generation = state->generation;
     struct npu_error error;
-    enum npu_status status = generation_state_prepare(state, engine->tokenizer, engine->executor->n_vocab,
-                                                      engine->end_tokens, engine->n_end_tokens, &error);
+    enum npu_status status = generation->pooling != POOLING_NONE
+                                 ? generation_state_prepare_embedding(state, engine->executor->n_embd, &error)
+                                 : generation_state_prepare(state, engine->tokenizer, engine->executor->n_vocab,
+                                                            engine->end_tokens, engine->n_end_tokens, &error);
     if (status != NPU_OK) {
         generation_state_fail(state, FAILURE_MEMORY, error.message);
         return;

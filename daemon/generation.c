@@ -46,5 +46,6 @@ void generation_event_destroy(struct generation_event *event)
         free(event->tokens[i].top);
     free(event->tokens);
     free(event->text);
+    free(event->embedding);
     free(event);
 }

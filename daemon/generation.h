@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "daemon/cache_report.h"
+#include "npu/pooling.h"
 
 struct logit_bias {
     int32_t token;
@@ -88,6 +89,8 @@ struct generation_event {
     char message[512]; /* FINISH_ERROR */
     uint32_t retry_after_ms; /* when trying again makes sense */
     struct generation_usage usage; /* valid when finished */
+    float *
+        embedding; /* owned; n_embd floats, a vector of length 1, when one was asked for and the reason is FINISH_STOP */
     struct generation_event *next;
 };
 
@@ -103,6 +106,7 @@ struct generation {
     int n_logprobs; /* -1: none; 0..20: the chosen token's and that many alternatives */
     bool echo; /* the prompt's tokens (and logprobs, if asked for) come first, as events */
     bool ignore_eos;
+    enum pooling pooling; /* not POOLING_NONE: nothing is generated, the end brings the prompt's embedding */
     char **stops; /* UTF-8 strings */
     size_t *stop_lengths;
     int n_stops;

@@ -45,6 +45,7 @@ void generation_state_destroy(struct generation_state *state)
     free_tokens(state->held, state->n_held);
     free_tokens(state->tokens, state->n_tokens);
     free(state->text);
+    free(state->pooled);
     generation_event_destroy(state->last_event);
     free(state);
 }

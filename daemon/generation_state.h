@@ -36,6 +36,8 @@ struct generation_state {
     size_t text_length, text_capacity;
     struct generation_token *tokens;
     int n_tokens, tokens_capacity;
+    double *pooled; /* of an embedding: the sum of its rows' hidden states */
+    int32_t n_embd;
     struct generation_event *last_event; /* allocated from the beginning, so that the end always arrives */
 
     bool finished;
@@ -57,6 +59,13 @@ void generation_state_destroy(struct generation_state *state); /* NULL is fine *
 /* Sampler, stops and sequence. banned: tokens that may not come, for ignore_eos. */
 enum npu_status generation_state_prepare(struct generation_state *state, const struct tokenizer *tokenizer,
                                          int32_t n_vocab, const int32_t *banned, int n_banned, struct npu_error *error);
+
+/* The same for an embedding (generation_embedding.c). */
+enum npu_status generation_state_prepare_embedding(struct generation_state *state, int32_t n_embd,
+                                                   struct npu_error *error);
+/* Takes the hidden state of the prompt's next row that counts, in order; last: the embedding is complete and the generation
+ * finished. */
+void generation_state_pool(struct generation_state *state, const float *hidden, bool last);
 
 /* Takes a prompt's token (echo) or an output token into text and tokens. logits: of the row before it, or NULL. False: the
  * generation has ended here (a stop string, or memory is out). */

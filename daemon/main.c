@@ -18,6 +18,7 @@
 #include "daemon/tokenizer.h"
 #include "npu/executor.h"
 #include "npu/loader.h"
+#include "npu/model.h"
 #include "proto/api_keys.h"
 #include "proto/http_cors.h"
 #include "proto/http_server.h"
@@ -237,6 +238,7 @@ static bool start_engine(struct daemon *daemon)
         .chat_format = daemon->chat_format,
         .context = daemon->loaded.context,
         .max_prompt_tokens = kv_tokens < daemon->loaded.context ? (int32_t)kv_tokens : daemon->loaded.context,
+        .pooling = daemon->loaded.model->pooling,
         .executor = executor,
         .device = daemon->loaded.device,
         .platform = daemon->loaded.platform,

@@ -234,8 +234,8 @@ char *options_help(void)
     if (stream == NULL)
         return NULL;
     fputs("usage: npud --model FILE [options]\n"
-          "Serves a language model over HTTP: POST /v1/chat/completions, /v1/completions and /v1/prefill,\n"
-          "/v1/sessions, GET /v1/models, /metrics and /health.\n\n",
+          "Serves a language model over HTTP: POST /v1/chat/completions, /v1/completions, /v1/embeddings\n"
+          "and /v1/prefill, /v1/sessions, GET /v1/models, /metrics and /health.\n\n",
           stream);
     for (int i = 0; i < N_ROWS; i++) {
         fprintf(stream, "  %s%s%s\n", rows[i].name, rows[i].value != NULL ? " " : "",

@@ -6,6 +6,7 @@
 #define REQUEST_OUTCOMES(X)                                                                                            \
     X(STOP, "stop", "stop") /* an end-of-generation token or a stop string */                                          \
     X(LENGTH, "length", "length") /* max_tokens or the end of the context */                                           \
+    X(EMBEDDED, "embedded", "embedded")                                                                                \
     X(PREFILLED, "prefilled", "prefilled")                                                                             \
     X(CLIENT_GONE, "client gone", "client_gone")                                                                       \
     X(CLIENT_UNREAD, "client did not read", "client_unread")                                                           \

@@ -253,6 +253,8 @@ static void prefetch(struct scheduler *scheduler, const struct session *session,
 
 int32_t scheduler_max_cached(const struct sequence *sequence)
 {
+    if (sequence->transient)
+        return 0;
     int32_t known = sequence->session != NULL ? sequence->session->n_tokens : sequence->n_prompt;
     bool wants_prompt =
         sequence->prompt_returns != ROW_RETURN_NOTHING && sequence->n_delivered < sequence->n_prompt - 1;
@@ -285,6 +287,7 @@ static struct session_request request_of(const struct sequence *sequence)
         .n_tokens = sequence->n_prompt,
         .max_cached = scheduler_max_cached(sequence),
         .key = sequence->key,
+        .transient = sequence->transient,
     };
     if (sequence->session != NULL) {
         request.tokens = sequence->session->tokens;
@@ -319,7 +322,7 @@ static void on_restore_end(void *context, const struct restore_result *result)
 
 static void begin_restoring(struct scheduler *scheduler, struct sequence *sequence)
 {
-    if (scheduler->snapshots == NULL)
+    if (scheduler->snapshots == NULL || sequence->transient)
         return;
     sequence->restore_began_us = scheduler->callbacks.now_us(scheduler->callbacks.context);
     sequence->restore = snapshots_restore(scheduler->snapshots, sequence->session, scheduler_max_cached(sequence),

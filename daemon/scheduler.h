@@ -43,6 +43,7 @@ struct sequence {
     uint8_t top_k; /* for ROW_RETURN_TOP_K */
     uint8_t prompt_returns; /* the same for the prompt's rows before the last; unless ROW_RETURN_NOTHING, nothing of the
                                prompt comes from the cache */
+    bool transient; /* it leaves no session behind and nothing of it comes from the cache */
     void *owner;
 
     /* Read-only for the owner. */

@@ -111,6 +111,12 @@ static void handle_chat(struct http_request *request, void *context)
         answer_begin(request, context, &chat_form);
 }
 
+static void handle_embeddings(struct http_request *request, void *context)
+{
+    if (service_check_ready(context, request))
+        answer_begin(request, context, &embedding_form);
+}
+
 static void handle_metrics(struct http_request *request, void *context)
 {
     if (service_check_ready(context, request))
@@ -131,6 +137,7 @@ static bool add_routes(struct service *service)
         {"POST", "/v1/completions", HTTP_BODY_JSON, handle_completions},
         {"POST", "/v1/prefill", HTTP_BODY_JSON, handle_prefill},
         {"POST", "/v1/chat/completions", HTTP_BODY_JSON, handle_chat},
+        {"POST", "/v1/embeddings", HTTP_BODY_JSON, handle_embeddings},
     };
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         if (!http_server_route(service->server, routes[i].method, routes[i].path, routes[i].body, routes[i].handler,

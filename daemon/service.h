@@ -1,4 +1,5 @@
-/* The API over HTTP: GET /health, /metrics and /v1/models, POST /v1/completions and /v1/prefill, and /v1/sessions.
+/* The API over HTTP: GET /health, /metrics and /v1/models, POST /v1/completions, /v1/prefill and /v1/embeddings, and
+ * /v1/sessions.
  * Requests become generations of the engine, or questions to it; its events become answers. Thread: the loop's. */
 #ifndef DAEMON_SERVICE_H
 #define DAEMON_SERVICE_H
@@ -6,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
+
+#include "npu/pooling.h"
 
 struct chat_format;
 struct engine;
@@ -26,6 +29,7 @@ struct service_model {
     const struct chat_format *chat_format;
     int32_t context; /* positions of one session */
     int32_t max_prompt_tokens; /* at most context; less when the KV cache is smaller than one context */
+    enum pooling pooling; /* that the model was trained for; POOLING_NONE: its file does not say */
     const struct executor *executor; /* its constants, and what any thread may ask of it */
     const char *device, *platform, *driver; /* for /metrics */
 };

@@ -41,6 +41,9 @@ extern const struct answer_form chat_form;
 /* text_service.c: /tokenize, /detokenize, and chats rendered without an answer; false when memory is out. */
 bool text_service_add_routes(struct service *service);
 
+/* embedding_service.c */
+extern const struct answer_form embedding_form;
+
 /* session_service.c: adds the routes under /v1/sessions; false when memory is out. */
 bool session_service_add_routes(struct service *service);
 

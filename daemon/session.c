@@ -400,9 +400,27 @@ static struct session *choose_session(struct session_table *table, const struct 
     return session;
 }
 
+static struct session *open_transient(struct session_table *table, const struct session_request *request,
+                                      uint64_t now_us, struct cache_report *ret_report)
+{
+    assert(request->max_cached == 0);
+    struct session *session = session_new(table, request->n_tokens, request->key, now_us);
+    if (session == NULL)
+        return NULL;
+    memcpy(session->tokens, request->tokens, (size_t)request->n_tokens * sizeof *session->tokens);
+    session->n_tokens = request->n_tokens;
+    session->transient = true;
+    session->turns = 1;
+    session_list_insert(table, session);
+    *ret_report = (struct cache_report){.differs_at = -1, .session_id = session->id};
+    return session;
+}
+
 struct session *session_open(struct session_table *table, const struct session_request *request, uint64_t now_us,
                              struct cache_report *ret_report)
 {
+    if (request->transient)
+        return open_transient(table, request, now_us, ret_report);
     int32_t *full_blocks = malloc(((size_t)request->n_tokens / KV_BLOCK_TOKENS + 1) * sizeof *full_blocks);
     if (full_blocks == NULL)
         return NULL;
@@ -443,6 +461,11 @@ void session_close(struct session_table *table, struct session *session, uint64_
     session_list_remove(table, session);
     /* Blocks for positions that were never computed. */
     session_drop_blocks(table, session, (session->n_resident + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS);
+    if (session->transient) {
+        session_drop_blocks(table, session, 0);
+        session_free(session); /* nobody has been told of it */
+        return;
+    }
     session->used_us = now_us;
     session->dirty = true;
     if (session->n_resident < session->n_lasting) {
@@ -494,7 +517,7 @@ void session_commit(struct session_table *table, struct session *session, int32_
 {
     session->n_resident += n;
     assert(session->n_resident <= session->n_tokens);
-    while ((session->n_full + 1) * KV_BLOCK_TOKENS <= session->n_resident) {
+    while (!session->transient && (session->n_full + 1) * KV_BLOCK_TOKENS <= session->n_resident) {
         int32_t index = session->n_full;
         int32_t block = session->blocks[index];
         int32_t parent = index > 0 ? session->blocks[index - 1] : KV_NO_BLOCK;
@@ -583,7 +606,8 @@ void session_move_out(struct session_table *table, struct session *session)
 int32_t session_move_in(struct session_table *table, struct session *session, int32_t max_cached)
 {
     assert(session->n_blocks == 0);
-    struct session_request request = {session->tokens, session->n_tokens, max_cached, session->key};
+    struct session_request request = {
+        .tokens = session->tokens, .n_tokens = session->n_tokens, .max_cached = max_cached, .key = session->key};
     int32_t *full_blocks = malloc(((size_t)session->n_tokens / KV_BLOCK_TOKENS + 1) * sizeof *full_blocks);
     if (full_blocks == NULL || !session_room_for_blocks(session, session->n_tokens / KV_BLOCK_TOKENS + 1)) {
         free(full_blocks);

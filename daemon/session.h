@@ -41,6 +41,7 @@ struct session {
     char *key; /* prompt_cache_key, or NULL */
     enum session_state state;
     bool pinned;
+    bool transient; /* see session_request */
     int32_t *tokens; /* the history: n_tokens of them, the K/V of the first n_resident is in blocks */
     int32_t n_tokens;
     int32_t n_resident;
@@ -83,6 +84,9 @@ struct session_request {
     int32_t n_tokens; /* at least 1 */
     int32_t max_cached; /* at most this many positions may come from the cache (n_tokens - 1: all but the last) */
     const char *key; /* or NULL */
+    bool
+        transient; /* a session apart: it takes nothing from others and gives them nothing, is shown to nobody, and is gone
+                       when its work ends; max_cached must be 0 */
 };
 
 /* How many blocks that are not spoken for (neither held nor pinned) the request's tokens will take. */
@@ -137,7 +141,8 @@ struct session *session_remember(struct session_table *table, const struct sessi
 /* As a busy session that has of its blocks those that the pool has; its tokens last. NULL: no memory. */
 struct session *session_bring_in(struct session_table *table, const struct session_record *record);
 
-/* By id, in any state; NULL: unknown. By key: the most recently used one. */
+/* Transient sessions are not found by the following. By id, in any state; NULL: unknown. By key: the most recently used
+ * one. */
 struct session *session_by_id(const struct session_table *table, uint64_t id);
 struct session *session_by_key(const struct session_table *table, const char *key);
 

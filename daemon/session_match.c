@@ -121,7 +121,7 @@ bool session_awaits(const struct session *session, const struct session *other, 
 {
     int32_t index = session->n_resident / KV_BLOCK_TOKENS;
     int32_t end = (index + 1) * KV_BLOCK_TOKENS;
-    if (session->n_resident % KV_BLOCK_TOKENS != 0 || end > max_cached || other->n_tokens < end ||
+    if (other->transient || session->n_resident % KV_BLOCK_TOKENS != 0 || end > max_cached || other->n_tokens < end ||
         other->n_resident / KV_BLOCK_TOKENS != index)
         return false;
     if (index > 0 && session->blocks[index - 1] != other->blocks[index - 1])
@@ -142,7 +142,7 @@ static struct session *nearest_history(const struct session_table *table, const 
         struct session *session = table->lists[list].last;
         for (int i = 0; session != NULL && i < MAX_EXPLAINED; session = session->previous, i++) {
             bool named = key_hash != 0 && session->key_hash == key_hash && same_key(session, request->key);
-            if (nearest_named && !named)
+            if (session->transient || (nearest_named && !named))
                 continue;
             int32_t limit = smaller(session->n_tokens, request->n_tokens);
             int32_t common = session_common_prefix(session->tokens, request->tokens, limit);

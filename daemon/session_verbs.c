@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-struct session *session_next(const struct session_table *table, const struct session *session)
+static struct session *next_listed(const struct session_table *table, const struct session *session)
 {
     int list = 0;
     if (session != NULL) {
@@ -17,6 +17,14 @@ struct session *session_next(const struct session_table *table, const struct ses
     while (list < LIST_COUNT && table->lists[list].first == NULL)
         list++;
     return list < LIST_COUNT ? table->lists[list].first : NULL;
+}
+
+struct session *session_next(const struct session_table *table, const struct session *session)
+{
+    struct session *next = next_listed(table, session);
+    while (next != NULL && next->transient)
+        next = next_listed(table, next);
+    return next;
 }
 
 struct session *session_by_id(const struct session_table *table, uint64_t id)
@@ -202,7 +210,9 @@ static bool session_is_consistent(const struct session_table *table, const struc
     int32_t needed = (session->n_resident + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     if (session->n_blocks < needed || (state != SESSION_BUSY && session->n_blocks != needed))
         return false;
-    if (session->n_full != session->n_resident / KV_BLOCK_TOKENS || (state == SESSION_EVICTED && session->n_blocks > 0))
+    int32_t n_full = session->transient ? 0 : session->n_resident / KV_BLOCK_TOKENS;
+    if (session->n_full != n_full || (session->transient && state != SESSION_BUSY) ||
+        (state == SESSION_EVICTED && session->n_blocks > 0))
         return false;
     int32_t parent = KV_NO_BLOCK;
     for (int32_t i = 0; i < session->n_full; i++) {

@@ -306,6 +306,8 @@ static void read_common(struct model_builder *builder)
     model->n_layers = (int)builder_int(builder, "block_count", 1, 1024);
     model->n_embd = (int)builder_int(builder, "embedding_length", 1, 1 << 18);
     model->trained_context = builder_int(builder, "context_length", 1, INT32_MAX);
+    int64_t pooling = builder_int_or(builder, "pooling_type", 0, INT32_MAX, 0);
+    model->pooling = pooling == 1 ? POOLING_MEAN : pooling == 3 ? POOLING_LAST : POOLING_NONE;
     const struct gguf_tensor *table = gguf_find_tensor(model->file, "token_embd.weight");
     if (table == NULL) {
         builder_fail(builder, NPU_ERROR_INPUT, "tensor token_embd.weight is missing");

@@ -8,6 +8,7 @@
 
 #include "npu/error.h"
 #include "npu/ops.h"
+#include "npu/pooling.h"
 
 struct gguf_file;
 
@@ -33,6 +34,7 @@ struct model {
     int n_embd;
     int n_vocab;
     int64_t trained_context;
+    enum pooling pooling; /* that it was trained for as an embedding model */
     int window; /* positions that a sliding layer sees, its own included; 0: no sliding layers */
     struct rope ropes[MODEL_MAX_ROPES];
     int n_ropes;

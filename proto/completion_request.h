@@ -4,19 +4,14 @@
 #ifndef PROTO_COMPLETION_REQUEST_H
 #define PROTO_COMPLETION_REQUEST_H
 
+#include "proto/prompt_fields.h"
 #include "proto/request_fields.h"
 
 enum {
     COMPLETION_MAX_CHOICES = 1024, /* prompts times n */
 };
 
-/* Text, or tokens when text is NULL. */
-struct prompt_field {
-    char *text; /* owned; may hold NUL bytes */
-    size_t length;
-    int32_t *tokens; /* owned; each below n_vocab */
-    int32_t n_tokens;
-};
+extern const struct prompt_form completion_prompt_form;
 
 struct completion_request {
     struct prompt_field *prompts; /* owned */

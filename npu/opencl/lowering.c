@@ -551,6 +551,18 @@ static void lower_select(struct lowering *lowering)
     }
 }
 
+/* The first entry behind the last op that writes the hidden state. */
+static int find_head(const struct plan *plan)
+{
+    const struct op_graph *graph = &plan->model->graph;
+    int last_op = graph->n_ops - 1, entry = plan->gather_entry;
+    while (last_op > 0 && graph->ops[last_op].out != graph->hidden)
+        last_op--;
+    while (entry < plan->n_entries && plan->first_ops[entry] <= last_op)
+        entry++;
+    return entry;
+}
+
 enum npu_status lowering_run(struct plan *plan, struct npu_error *error)
 {
     struct lowering lowering = {.plan = plan, .error = error};
@@ -560,5 +572,6 @@ enum npu_status lowering_run(struct plan *plan, struct npu_error *error)
         lower_select(&lowering);
     if (lowering.status == NPU_OK && plan->n_segments == 0)
         fail(&lowering, NPU_ERROR_INPUT, "the model has no weights");
+    plan->head_entry = lowering.status == NPU_OK ? find_head(plan) : 0;
     return lowering.status;
 }

@@ -146,7 +146,9 @@ static enum npu_status attempt(struct opencl_executor *executor, enum launch_mod
 {
     const struct plan *plan = executor->plan;
     /* Without returning rows the entries behind the gather have nothing to do. */
-    int last = executor->shape.n_returning > 0 ? plan->n_entries : plan->gather_entry;
+    int last = executor->shape.needs_logits      ? plan->n_entries
+               : executor->shape.n_returning > 0 ? plan->head_entry
+                                                 : plan->gather_entry;
     enum npu_status status = enqueue_entries(executor, 0, last, mode == LAUNCH_ONE, error);
     if (status != NPU_OK)
         return status;

@@ -72,6 +72,7 @@ struct plan {
     int block_elements;
     int max_head_size, min_kv_heads;
     int gather_entry; /* entries from here on run for returning rows */
+    int head_entry; /* entries from here on make logits of the hidden state */
 };
 
 enum npu_status plan_create(struct plan **ret_plan, const struct model *model, const struct plan_limits *limits,

@@ -29,6 +29,7 @@ void step_input_fill(const struct plan *plan, const struct step *step, int tile_
     shape->n_rows = step->n_rows;
     shape->n_returning = 0;
     shape->n_embeddings = 0;
+    shape->needs_logits = false;
     words[INPUT_STAMP] = stamp;
     words[INPUT_DONE] = plan->done_offset;
     for (int i = 0; i < step->n_rows; i++) {
@@ -46,6 +47,7 @@ void step_input_fill(const struct plan *plan, const struct step *step, int tile_
         if (row->returns != ROW_RETURN_NOTHING) {
             words[INPUT_RETURNING + shape->n_returning] = i;
             shape->returning[shape->n_returning++] = i;
+            shape->needs_logits |= row->returns != ROW_RETURN_HIDDEN;
         }
         for (int r = 0; r < model->n_ropes; r++) {
             const struct rope *rope = &model->ropes[r];

@@ -2,6 +2,7 @@
 #ifndef NPU_OPENCL_STEP_INPUT_H
 #define NPU_OPENCL_STEP_INPUT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "npu/executor.h"
@@ -10,6 +11,7 @@
 struct step_shape {
     int n_rows, n_returning;
     int returning[EXECUTOR_MAX_ROWS]; /* row numbers, ascending */
+    bool needs_logits; /* of any row: not all of those that return want their hidden state */
     int n_embeddings; /* rows that bring a vector; they take places 0.. in the arena's embeddings */
     int used_words; /* of the head of the buffer, tables included */
 };

@@ -1,4 +1,4 @@
-/* Any bytes as the body of POST /v1/completions, /v1/prefill and /v1/sessions/{id}/fork, and as the query of an import: a
+/* Any bytes as the body of POST /v1/completions, /v1/prefill, /v1/embeddings and /v1/sessions/{id}/fork, and as the query of an import: a
  * request whose every field is in range, or an error that can be sent. The same bytes as text of an answer: one event of
  * valid JSON. */
 #include <jansson.h>
@@ -8,6 +8,7 @@
 
 #include "proto/completion_request.h"
 #include "proto/completion_response.h"
+#include "proto/embedding_request.h"
 #include "proto/session_request.h"
 #include "proto/sse.h"
 
@@ -63,6 +64,21 @@ static void check_error(const struct api_error *error)
     free(json);
 }
 
+static void check_embedding_request(const char *bytes, size_t size, const struct request_limits *tokens)
+{
+    struct embedding_limits limits = {.tokens = *tokens, .dimensions = 64};
+    struct embedding_request request;
+    struct api_error error;
+    if (!embedding_request_decode(&request, bytes, size, &limits, &error)) {
+        check_error(&error);
+        return;
+    }
+    require(request.n_inputs >= 1 && request.n_inputs <= EMBEDDING_MAX_INPUTS);
+    for (int i = 0; i < request.n_inputs; i++)
+        require(request.inputs[i].text != NULL ? request.inputs[i].length > 0 : request.inputs[i].n_tokens > 0);
+    embedding_request_clear(&request);
+}
+
 static void check_session_request(const char *bytes, size_t size)
 {
     struct session_request_fields fields;
@@ -104,6 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         check_error(&error);
     }
+    check_embedding_request((const char *)data, size, &limits);
     check_session_request((const char *)data, size);
     check_answer((const char *)data, size);
     return 0;

@@ -175,7 +175,7 @@ static inline void make_ready(struct fixture *f)
 {
     static const struct executor_interface interface = {0};
     static const struct executor executor = {
-        .interface = &interface, .n_blocks = 4, .block_bytes = 4096, .numerics = 0x1234};
+        .interface = &interface, .n_embd = 2, .n_blocks = 4, .block_bytes = 4096, .numerics = 0x1234};
     struct service_model model = {.engine = &f->engine,
                                   .context = CONTEXT,
                                   .max_prompt_tokens = CONTEXT,

@@ -575,6 +575,46 @@ static void test_random_operations_never_give_a_wrong_token_nor_lose_a_block(voi
     run_random(3, fake, options, 800000);
 }
 
+/* All rows of several prompts at once, beside a generation, in a pool that is too small for all of them. */
+static void test_transient_sequences_deliver_every_row_once_and_leave_nothing(void **state)
+{
+    (void)state;
+    struct fake_options fake = world_fake;
+    fake.n_blocks = 20;
+    fake.max_returning = 3; /* prompts take long */
+    struct world *world = world_create(fake, world_options);
+    int32_t prompt[WORLD_MAX_CONTEXT];
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 1);
+    struct job *before = world_new_job(prompt, 100, 1);
+    world_submit(world, before);
+    world_run_to_end(world);
+    struct job *jobs[6], *talk = world_new_job(prompt + 7, 20, 300);
+    world_submit(world, talk);
+    uint32_t moved_out = 0;
+    for (int i = 0; i < 6; i++) { /* two of them the tokens of a session */
+        jobs[i] = world_new_job(i < 2 ? prompt : prompt + i, 250, 1);
+        jobs[i]->sequence.transient = true;
+        jobs[i]->sequence.returns = ROW_RETURN_LOGITS;
+        jobs[i]->sequence.prompt_returns = i % 3 < 2 ? ROW_RETURN_LOGITS : ROW_RETURN_NOTHING;
+        world_submit(world, jobs[i]);
+    }
+    world_run_to_end(world);
+    for (int i = 0; i < 6; i++) {
+        assert_true(jobs[i]->ended && !jobs[i]->failed);
+        assert_int_equal(jobs[i]->n_prompt_rows, i % 3 < 2 ? 249 : 0);
+        assert_int_equal(jobs[i]->sequence.cache.n_cached, 0);
+        moved_out += jobs[i]->sequence.times_moved_out;
+        free(jobs[i]);
+    }
+    assert_true(talk->ended && !talk->failed);
+    assert_true(moved_out > 0);
+    assert_int_equal(session_count(scheduler_sessions(world->scheduler), SESSION_BUSY), 0);
+    assert_true(session_count(scheduler_sessions(world->scheduler), SESSION_IDLE) <= 2);
+    free(before);
+    free(talk);
+    world_destroy(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -596,6 +636,7 @@ int main(void)
         cmocka_unit_test(test_paused_sequences_get_no_rows_and_disturb_nobody),
         cmocka_unit_test(test_priority_moves_a_request_within_the_queue),
         cmocka_unit_test(test_random_operations_never_give_a_wrong_token_nor_lose_a_block),
+        cmocka_unit_test(test_transient_sequences_deliver_every_row_once_and_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

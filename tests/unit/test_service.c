@@ -55,6 +55,41 @@ static void the_model_is_found_by_its_name(void **state)
     }
 }
 
+static void embeddings_answer_when_all_inputs_have_theirs(void **state)
+{
+    struct fixture *f = *state;
+    make_ready(f);
+    int client = post_to(f, "/v1/embeddings", "{\"input\":[\"abc\",\"de\"],\"pooling\":\"last\",\"priority\":7}");
+    wait_submitted(f, 2);
+    for (int i = 1; i >= 0; i--) {
+        const struct generation *generation = f->engine.submitted[i];
+        assert_int_equal(generation->n_prompt, 3 - i);
+        assert_true(generation->pooling == POOLING_LAST && generation->priority == 7);
+        assert_true(generation->joins_previous == (i > 0) && generation->session_key == NULL);
+        struct generation_event *event = calloc(1, sizeof *event);
+        event->finished = true;
+        event->reason = FINISH_STOP;
+        event->embedding = calloc(2, sizeof *event->embedding);
+        event->embedding[i] = 1;
+        event->usage.prompt_tokens = 3 - i;
+        deliver(f, i, event);
+    }
+    receive(f, client, "}}");
+    assert_memory_equal(received, "HTTP/1.1 200 OK\r\n", 17);
+    assert_non_null(strstr(received, "\r\n\r\n{\"object\":\"list\",\"data\":[{\"object\":\"embedding\",\"index\":0,"
+                                     "\"embedding\":[1,0]},{\"object\":\"embedding\",\"index\":1,\"embedding\":[0,1]}],"
+                                     "\"model\":\"test-model\",\"usage\":{\"prompt_tokens\":5,\"total_tokens\":5}}"));
+    assert_non_null(strstr(read_log(f), "embedded\n"));
+    close(client);
+    client = post_to(f, "/v1/embeddings", "{\"input\":\"abc\"}");
+    wait_submitted(f, 3);
+    assert_int_equal(f->engine.submitted[2]->pooling, POOLING_MEAN);
+    finish(f, 2, FINISH_ERROR, "broken");
+    receive(f, client, "broken");
+    assert_memory_equal(received, "HTTP/1.1 500 ", 13);
+    close(client);
+}
+
 static void a_whole_answer_collects_the_events(void **state)
 {
     struct fixture *f = *state;
@@ -499,6 +534,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(until_the_model_is_there_everything_is_503),
+        TEST(embeddings_answer_when_all_inputs_have_theirs),
         TEST(the_model_is_found_by_its_name),
         TEST(a_whole_answer_collects_the_events),
         TEST(a_generation_gets_every_field),

@@ -96,7 +96,7 @@ static void compute(struct world *world, struct session *session, int32_t n)
 static struct session *open_session(struct world *world, const int32_t *tokens, int32_t n, const char *key,
                                     struct cache_report *start)
 {
-    struct session_request request = {tokens, n, n - 1, key};
+    struct session_request request = {tokens, n, n - 1, key, false};
     struct session *session = session_open(world->table, &request, ++world->now_us, start);
     assert_non_null(session);
     check_content(world, session);
@@ -549,6 +549,49 @@ static void random_verb(struct world *world)
     }
 }
 
+static void test_a_transient_session_takes_nothing_and_leaves_nothing(void **state)
+{
+    (void)state;
+    struct world *world = new_world(24, 12);
+    int32_t tokens[100];
+    for (int32_t i = 0; i < 100; i++)
+        tokens[i] = i;
+    uint64_t id;
+    run(world, tokens, 90, "key", &id);
+    struct kv_pool_counters before = kv_pool_count(world->pool);
+    struct session_request request = {tokens, 100, 0, NULL, true};
+    struct cache_report start;
+    struct session *session = session_open(world->table, &request, ++world->now_us, &start);
+    assert_non_null(session);
+    assert_int_equal(start.n_cached, 0);
+    compute(world, session, 70);
+    check_content(world, session);
+    /* Nobody sees it, and a request for the same tokens neither finds nor awaits what it computes. */
+    assert_null(session_by_id(world->table, session->id));
+    for (struct session *s = session_next(world->table, NULL); s != NULL; s = session_next(world->table, s))
+        assert_ptr_not_equal(s, session);
+    assert_int_equal(session_count(world->table, SESSION_IDLE), 1);
+    struct cache_report other_start;
+    struct session *other = open_session(world, tokens, 100, NULL, &other_start);
+    assert_int_equal(other_start.n_cached, 90);
+    assert_int_equal(other_start.known_id, id);
+    assert_false(session_awaits(other, session, 99));
+    session_close(world->table, other, ++world->now_us);
+    struct npu_error error;
+    assert_int_equal(session_delete(world->table, session_by_id(world->table, other_start.session_id), &error), NPU_OK);
+    assert_true(session_table_is_consistent(world->table));
+    session_move_out(world->table, session);
+    assert_int_equal(session_move_in(world->table, session, 0), 0);
+    compute(world, session, 100);
+    check_content(world, session);
+    session_close(world->table, session, ++world->now_us);
+    struct kv_pool_counters after = kv_pool_count(world->pool);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_int_equal(session_count(world->table, SESSION_BUSY), 0);
+    assert_int_equal(session_by_id(world->table, id)->n_resident, 90);
+    end_world(world);
+}
+
 static void test_random_operations_keep_every_position_right(void **state)
 {
     (void)state;
@@ -567,7 +610,9 @@ static void test_random_operations_keep_every_position_right(void **state)
         if (*slot == NULL) {
             int32_t tokens[MAX_TOKENS];
             int32_t n = random_prompt(tokens);
-            struct session_request request = {tokens, n, random_below(8) ? n - 1 : 0, keys[random_below(4)]};
+            bool transient = random_below(5) == 0;
+            struct session_request request = {tokens, n, random_below(8) && !transient ? n - 1 : 0,
+                                              transient ? NULL : keys[random_below(4)], transient};
             struct cache_report start;
             *slot = session_open(world->table, &request, world->now_us, &start);
             assert_non_null(*slot);
@@ -582,9 +627,9 @@ static void test_random_operations_keep_every_position_right(void **state)
             *slot = NULL;
         } else if (what == 6) {
             session_move_out(world->table, *slot);
-            session_move_in(world->table, *slot, (*slot)->n_tokens - 1);
+            session_move_in(world->table, *slot, (*slot)->transient ? 0 : (*slot)->n_tokens - 1);
         } else if (what == 7) {
-            session_skip_ahead(world->table, *slot, (*slot)->n_tokens - 1);
+            session_skip_ahead(world->table, *slot, (*slot)->transient ? 0 : (*slot)->n_tokens - 1);
         } else {
             random_verb(world);
         }
@@ -592,6 +637,9 @@ static void test_random_operations_keep_every_position_right(void **state)
             assert_true(session_table_is_consistent(world->table));
             for (struct session *s = session_next(world->table, NULL); s != NULL; s = session_next(world->table, s))
                 check_content(world, s);
+            for (int i = 0; i < BUSY; i++)
+                if (busy[i] != NULL)
+                    check_content(world, busy[i]);
         }
     }
     for (int i = 0; i < BUSY; i++)
@@ -625,6 +673,7 @@ int main(void)
         cmocka_unit_test(test_a_copy_that_fails_costs_computing_not_correctness),
         cmocka_unit_test(test_the_number_of_sessions_is_bounded),
         cmocka_unit_test(test_moving_out_and_in_keeps_the_history),
+        cmocka_unit_test(test_a_transient_session_takes_nothing_and_leaves_nothing),
         cmocka_unit_test(test_random_operations_keep_every_position_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,21 +82,28 @@ static json_t *calls_as_text(const json_t *message)
     return close_text(stream, &text, &length);
 }
 
-/* Results of the messages from *at on, which is left behind the last of them. */
+static bool has_role(const json_t *messages, size_t at, const char *role)
+{
+    return strcmp(json_string_value(json_object_get(json_array_get(messages, at), "role")), role) == 0;
+}
+
+/* Results of the messages from *at on, and what the user says behind them: templates may want roles to alternate. *at is left
+ * behind the last of them. */
 static json_t *results_as_text(const json_t *messages, size_t *at)
 {
     char *text = NULL;
-    size_t length = 0, first = *at;
+    size_t length = 0, first = *at, n = json_array_size(messages);
     FILE *stream = open_memstream(&text, &length);
     if (stream == NULL)
         return NULL;
-    for (; *at < json_array_size(messages); (*at)++) {
-        const json_t *message = json_array_get(messages, *at);
-        if (strcmp(json_string_value(json_object_get(message, "role")), "tool") != 0)
-            break;
+    for (; *at < n && has_role(messages, *at, "tool"); (*at)++) {
         fprintf(stream, "%s<tool_response>\n", *at > first ? "\n" : "");
-        write_content(stream, json_object_get(message, "content"));
+        write_content(stream, json_object_get(json_array_get(messages, *at), "content"));
         fputs("\n</tool_response>", stream);
+    }
+    if (*at < n && has_role(messages, *at, "user")) {
+        fputc('\n', stream);
+        write_content(stream, json_object_get(json_array_get(messages, (*at)++), "content"));
     }
     return close_text(stream, &text, &length);
 }
@@ -105,8 +112,7 @@ static bool append_explained(json_t *out, const json_t *messages, const json_t *
                              size_t *ret_next)
 {
     json_t *first = json_array_get(messages, 0);
-    const char *role = json_string_value(json_object_get(first, "role"));
-    bool is_system = strcmp(role, "system") == 0, is_user = strcmp(role, "user") == 0;
+    bool is_system = has_role(messages, 0, "system"), is_user = has_role(messages, 0, "user");
     *ret_next = 0;
     if (!is_system && (takes_system || !is_user))
         return json_array_append_new(out, json_pack("{s:s, s:o}", "role", takes_system ? "system" : "user", "content",
@@ -123,7 +129,7 @@ static bool append_explained(json_t *out, const json_t *messages, const json_t *
 static bool append_message(json_t *out, const json_t *messages, size_t *at)
 {
     json_t *message = json_array_get(messages, *at);
-    if (strcmp(json_string_value(json_object_get(message, "role")), "tool") == 0)
+    if (has_role(messages, *at, "tool"))
         return json_array_append_new(
                    out, json_pack("{s:s, s:o}", "role", "user", "content", results_as_text(messages, at))) == 0;
     (*at)++;

@@ -292,6 +292,7 @@ static const struct {
     [FAILURE_QUEUE_FULL] = {API_ERROR_QUEUE_FULL, OUTCOME_QUEUE_FULL},
     [FAILURE_WAIT] = {API_ERROR_WAIT_TOO_LONG, OUTCOME_WAIT_TOO_LONG},
     [FAILURE_TIMEOUT] = {API_ERROR_TIMED_OUT, OUTCOME_TIMED_OUT},
+    [FAILURE_CONSTRAINT] = {API_ERROR_INVALID_VALUE, OUTCOME_REFUSED},
 };
 
 static void fail_for_event(struct answer *answer, const struct generation_event *event)
@@ -302,8 +303,12 @@ static void fail_for_event(struct answer *answer, const struct generation_event 
         fail(answer, &error, 1000, OUTCOME_CANCELLED);
         return;
     }
-    api_error_set(&error, failures[event->failure].kind,
-                  event->failure == FAILURE_TOO_LONG ? answer->form->too_long_field : NULL, "%s", event->message);
+    enum api_error_kind kind = failures[event->failure].kind;
+    if (event->failure == FAILURE_CONSTRAINT)
+        api_error_set(&error, kind, answer->grammar_field, "%s: %s", answer->grammar_field, event->message);
+    else
+        api_error_set(&error, kind, event->failure == FAILURE_TOO_LONG ? answer->form->too_long_field : NULL, "%s",
+                      event->message);
     if (api_error_status(error.kind) == 500)
         log_error(answer->service->log, "%s: %s", answer->id, event->message);
     fail(answer, &error, event->retry_after_ms, failures[event->failure].outcome);

@@ -14,6 +14,7 @@
 #include "proto/request_fields.h"
 
 struct answer;
+struct grammar_fields;
 struct http_request;
 struct service;
 
@@ -78,6 +79,7 @@ struct answer {
 
     struct choice *choices; /* owned; n of prompt 0, n of prompt 1, ... */
     struct response_cache *caches; /* owned; what each choice found */
+    char grammar_field[64]; /* the field to name when the engine finds that the grammar cannot go on */
     int n_choices, n_per_prompt, n_running;
     bool stream_begun, paused;
     bool has_outcome; /* else it is the finish reason */
@@ -94,6 +96,7 @@ struct answer_plan {
     const struct sampling_fields *sampling;
     const struct stop_fields *stop;
     const struct queue_fields *queue;
+    const struct grammar_fields *grammar; /* or NULL: what every choice must match */
     const char *session_key; /* or NULL */
     int32_t max_tokens; /* as in struct generation */
     int n_logprobs;

@@ -5,8 +5,11 @@
 #include <sys/random.h>
 
 #include "daemon/answer.h"
+#include "daemon/constraint.h"
+#include "daemon/grammar_compiler.h"
 #include "daemon/service_internal.h"
 #include "daemon/tokenizer.h"
+#include "proto/grammar_fields.h"
 
 enum {
     /* Of all choices of an answer that is not streamed: they are collected, at about 2 KiB each. */
@@ -147,6 +150,27 @@ static bool fill_generation(const struct answer *answer, struct generation *gene
            fill_sampling(&generation->sampling, plan->sampling, seed + (uint64_t)(index % plan->n));
 }
 
+/* Every choice has a grammar of its own; it is compiled once. */
+static bool create_constraints(struct answer *answer, const struct grammar_fields *grammar)
+{
+    struct text_error error;
+    struct constraint *constraint =
+        grammar_compiler_compile(answer->service->grammars, answer->service->model.tokenizer, grammar->kind,
+                                 grammar->text, grammar->length, &error);
+    for (int i = 0; i < answer->n_choices && constraint != NULL; i++) {
+        answer->choices[i].generation->constraint = constraint;
+        if (i + 1 < answer->n_choices)
+            constraint = constraint_fork(constraint, &error);
+    }
+    snprintf(answer->grammar_field, sizeof answer->grammar_field, "%s", grammar->path);
+    if (constraint != NULL)
+        return true;
+    if (error.status == TEXT_MEMORY)
+        return answer_out_of_memory(answer);
+    enum api_error_kind kind = error.status == TEXT_INTERNAL ? API_ERROR_INTERNAL : API_ERROR_INVALID_VALUE;
+    return api_error_set(&answer->error, kind, grammar->path, "%s: %s", grammar->path, error.message);
+}
+
 bool answer_create_choices(struct answer *answer, const struct answer_plan *plan, const struct answer_prompt *prompts,
                            int n_prompts)
 {
@@ -169,5 +193,5 @@ bool answer_create_choices(struct answer *answer, const struct answer_plan *plan
             !fill_generation(answer, choice->generation, plan, &prompts[i / plan->n], i, seed))
             return answer_out_of_memory(answer);
     }
-    return true;
+    return plan->grammar == NULL || !plan->grammar->is_given || create_constraints(answer, plan->grammar);
 }

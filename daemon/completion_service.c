@@ -53,6 +53,7 @@ static bool create_choices(struct completion *completion)
     struct answer_plan plan = {.sampling = &request->sampling,
                                .stop = &request->stop,
                                .queue = &request->queue,
+                               .grammar = &request->grammar,
                                .session_key = request->prompt_cache_key,
                                .max_tokens = request->max_tokens,
                                .n_logprobs = request->logprobs,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/mask_worker.h"
 #include "daemon/sampler.h"
 #include "daemon/tokenizer.h"
 #include "npu/executor.h"
@@ -142,6 +143,7 @@ static void free_engine(struct engine *engine)
 {
     free_state(engine);
     sampler_scratch_destroy(engine->scratch);
+    mask_worker_destroy(engine->masks);
     free(engine->end_tokens);
     free(engine);
 }

@@ -12,6 +12,7 @@
 #include "daemon/scheduler.h"
 #include "daemon/snapshot_transfer.h"
 
+struct mask_worker;
 struct sampler_scratch;
 
 /* An export or import, or a save that is waited for. */
@@ -51,6 +52,7 @@ struct engine {
     /* The engine thread's. */
     struct scheduler *scheduler;
     struct sampler_scratch *scratch;
+    struct mask_worker *masks; /* made for the first generation that has a constraint */
     int32_t *end_tokens; /* those that end a generation */
     int n_end_tokens;
     struct generation_state *first_active, **last_active; /* submitted and not finished */

@@ -26,7 +26,7 @@ void histogram_add(struct histogram *histogram, double seconds);
 struct engine_metrics {
     uint64_t submitted;
     uint64_t finished[FINISH_ERROR + 1]; /* by enum finish_reason */
-    uint64_t failed[FAILURE_TIMEOUT + 1]; /* by enum generation_failure, of those that ended in FINISH_ERROR */
+    uint64_t failed[FAILURE_CONSTRAINT + 1]; /* by enum generation_failure, of those that ended in FINISH_ERROR */
     uint64_t prompt_tokens, cached_tokens; /* of generations that began to run */
     uint64_t output_tokens;
     int running, waiting, paused;

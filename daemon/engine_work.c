@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "daemon/constraint.h"
+#include "daemon/mask_worker.h"
 #include "daemon/sampler.h"
 #include "daemon/tokenizer.h"
 
@@ -34,6 +36,41 @@ static void note_token(struct engine *engine, struct generation_state *state)
     state->last_token_us = now_us;
 }
 
+/* --- constraints -------------------------------------------------------------------------------------------------- */
+
+static void fail_constraint(struct generation_state *state)
+{
+    const struct text_error *error = &state->generation->constraint->error;
+    enum generation_failure failure = error->status == TEXT_MEMORY ? FAILURE_MEMORY : FAILURE_CONSTRAINT;
+    generation_state_fail(state, failure, error->message);
+}
+
+/* False: the generation has ended; the grammar has come to its end, or failed. */
+static bool await_mask(struct engine *engine, struct generation_state *state)
+{
+    struct constraint *constraint = state->generation->constraint;
+    mask_worker_await(engine->masks, constraint);
+    if (constraint->failed)
+        fail_constraint(state);
+    else if (constraint->is_complete)
+        generation_state_finish(state, FINISH_STOP);
+    return !state->finished;
+}
+
+/* The mask after this token is computed while the next step runs. */
+static void follow(struct engine *engine, struct generation_state *state, int32_t token)
+{
+    struct constraint *constraint = state->generation->constraint;
+    if (!constraint_commit(constraint, token))
+        fail_constraint(state);
+    else if (constraint->is_complete)
+        generation_state_finish(state, FINISH_STOP);
+    else
+        mask_worker_begin(engine->masks, constraint);
+}
+
+/* --- rows --------------------------------------------------------------------------------------------------------- */
+
 static int32_t next_token(struct engine *engine, struct generation_state *state, const struct row_result *result)
 {
     const struct generation *generation = state->generation;
@@ -43,7 +80,11 @@ static int32_t next_token(struct engine *engine, struct generation_state *state,
         generation_state_finish(state, FINISH_LENGTH);
         return SEQUENCE_END;
     }
-    int32_t token = sampler_choose(state->sampler, engine->scratch, result);
+    struct constraint *constraint = generation->constraint;
+    if (constraint != NULL && !await_mask(engine, state))
+        return SEQUENCE_END;
+    const struct token_mask *mask = constraint != NULL ? &constraint->mask : NULL;
+    int32_t token = sampler_choose(state->sampler, engine->scratch, result, mask);
     if (token < 0) {
         generation_state_fail(state, FAILURE_MEMORY, "no memory to count tokens for the penalties");
         return SEQUENCE_END;
@@ -56,6 +97,10 @@ static int32_t next_token(struct engine *engine, struct generation_state *state,
     state->n_output++;
     engine->metrics.output_tokens++;
     if (!generation_state_add(state, token, result->logits, engine->executor->n_vocab, false))
+        return SEQUENCE_END;
+    if (constraint != NULL)
+        follow(engine, state, token);
+    if (state->finished)
         return SEQUENCE_END;
     /* The token's own row would stand at position n_prompt + n_output - 1. */
     if (state->n_output == generation->max_tokens || generation->n_prompt + state->n_output > engine->options.context) {
@@ -164,6 +209,8 @@ static void begin(struct engine *engine, struct generation_state *state)
                                  ? generation_state_prepare_embedding(state, engine->executor->n_embd, &error)
                                  : generation_state_prepare(state, engine->tokenizer, engine->executor->n_vocab,
                                                             engine->end_tokens, engine->n_end_tokens, &error);
+    if (status == NPU_OK && generation->constraint != NULL && engine->masks == NULL)
+        status = mask_worker_create(&engine->masks, &error);
     if (status != NPU_OK) {
         generation_state_fail(state, FAILURE_MEMORY, error.message);
         return;
@@ -186,6 +233,8 @@ static void begin(struct engine *engine, struct generation_state *state)
         return;
     if (scheduler_submit(engine->scheduler, &state->sequence, &error) != NPU_OK)
         generation_state_fail(state, FAILURE_TOO_LONG, error.message);
+    else if (generation->constraint != NULL && generation->max_tokens != 0)
+        mask_worker_begin(engine->masks, generation->constraint);
 }
 
 void engine_take_submissions(struct engine *engine)
@@ -265,6 +314,8 @@ bool engine_post_events(struct engine *engine)
         bool finished = state->finished;
         if (finished) {
             scheduler_cancel(engine->scheduler, &state->sequence); /* those that did not end in a step */
+            if (engine->masks != NULL && state->generation->constraint != NULL)
+                mask_worker_cancel(engine->masks, state->generation->constraint);
             note_end(engine, state);
             *link = state->next;
             if (*link == NULL)

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "daemon/constraint.h"
 #include "daemon/generation_state.h"
 
 struct generation *generation_create(void)
@@ -34,6 +35,7 @@ void generation_destroy(struct generation *generation)
         free(generation->stops[i]);
     free(generation->stops);
     free(generation->stop_lengths);
+    constraint_destroy(generation->constraint);
     free(generation->session_key);
     free(generation);
 }

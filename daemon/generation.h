@@ -33,7 +33,7 @@ struct sampling {
 };
 
 enum finish_reason {
-    FINISH_STOP, /* an end-of-generation token or a stop string */
+    FINISH_STOP, /* an end-of-generation token, a stop string, or nothing may follow by the constraint */
     FINISH_LENGTH, /* max_tokens or the end of the context */
     FINISH_CANCELLED, /* engine_cancel, or the daemon stops */
     FINISH_ERROR, /* it could not go on: failure and message say why */
@@ -48,8 +48,10 @@ enum generation_failure {
     FAILURE_QUEUE_FULL, /* as many wait as may; retry_after_ms */
     FAILURE_WAIT, /* it would wait, or has waited, longer than max_wait_ms; retry_after_ms */
     FAILURE_TIMEOUT, /* timeout_ms is over */
+    FAILURE_CONSTRAINT, /* the grammar cannot go on: no token fits, or it takes too much work */
 };
 
+struct constraint;
 struct generation;
 
 struct token_probability {
@@ -110,6 +112,9 @@ struct generation {
     char **stops; /* UTF-8 strings */
     size_t *stop_lengths;
     int n_stops;
+    struct constraint
+        *constraint; /* owned; what the output must match, or NULL. End-of-generation tokens come only where
+                                      it may end; with ignore_eos it goes on as long as it may */
     char *session_key; /* prompt_cache_key, or NULL */
     const int32_t *shown_controls; /* control tokens that have their text in the output; borrowed until the end */
     int n_shown_controls;

@@ -58,7 +58,7 @@ enum npu_status generation_state_prepare(struct generation_state *state, const s
         .n_vocab = n_vocab,
         .banned = banned,
         .n_banned = generation->ignore_eos ? n_banned : 0,
-        .needs_logits = generation->n_logprobs >= 0,
+        .needs_logits = generation->n_logprobs >= 0 || generation->constraint != NULL,
     };
     state->tokenizer = tokenizer;
     enum npu_status status = sampler_create(&state->sampler, &generation->sampling, &options, error);

@@ -229,6 +229,24 @@ static void adjust(struct sampler *sampler, float *logits, const float *raw)
             logits[sampler->banned[i]] = -INFINITY;
 }
 
+static bool is_allowed(const struct token_mask *mask, int32_t token)
+{
+    return token < mask->n_tokens && (mask->bits[token / 32] >> (token % 32) & 1) != 0;
+}
+
+static void apply_mask(float *logits, int32_t n_vocab, const struct token_mask *mask)
+{
+    int32_t n_masked = mask->n_tokens < n_vocab ? mask->n_tokens : n_vocab;
+    for (int32_t from = 0; from < n_masked; from += 32) {
+        uint32_t bits = mask->bits[from / 32];
+        int32_t n = n_masked - from < 32 ? n_masked - from : 32;
+        for (int32_t i = 0; i < n && bits != UINT32_MAX; i++)
+            logits[from + i] = bits >> i & 1 ? logits[from + i] : -INFINITY;
+    }
+    for (int32_t token = n_masked; token < n_vocab; token++)
+        logits[token] = -INFINITY;
+}
+
 static bool is_banned(const struct sampler *sampler, int32_t token)
 {
     for (int i = 0; i < sampler->n_banned; i++)
@@ -307,11 +325,12 @@ static float largest(const float *logits, int32_t n)
     return lanes[0];
 }
 
-static int32_t best_token(const struct sampler *sampler, const float *logits)
+static int32_t best_token(const struct sampler *sampler, const float *logits, const struct token_mask *mask)
 {
     float max = largest(logits, sampler->n_vocab);
     for (int32_t token = 0; token < sampler->n_vocab; token++)
-        if (logits[token] == max && (max > -INFINITY || !is_banned(sampler, token)))
+        if (logits[token] == max &&
+            (max > -INFINITY || (!is_banned(sampler, token) && (mask == NULL || is_allowed(mask, token)))))
             return token;
     return 0;
 }
@@ -422,7 +441,7 @@ static void keep_nucleus(const struct sampler *sampler, struct sampler_scratch *
     }
 }
 
-/* One of all tokens by their weights. */
+/* One of all tokens by their weights; negative if none has one. */
 static int32_t draw_by_weight(struct sampler *sampler, struct sampler_scratch *scratch)
 {
     const float *weights = scratch->weights;
@@ -448,7 +467,7 @@ static int32_t draw_by_weight(struct sampler *sampler, struct sampler_scratch *s
         if (target < 0)
             break;
     }
-    return last >= 0 ? last : best_token(sampler, scratch->logits);
+    return last;
 }
 
 /* Without top_k. */
@@ -466,15 +485,20 @@ static int32_t draw_from_all(struct sampler *sampler, struct sampler_scratch *sc
     return draw_by_weight(sampler, scratch);
 }
 
-static int32_t choose_from_logits(struct sampler *sampler, struct sampler_scratch *scratch, const float *raw)
+static int32_t choose_from_logits(struct sampler *sampler, struct sampler_scratch *scratch, const float *raw,
+                                  const struct token_mask *mask)
 {
     float *logits = scratch->logits;
     adjust(sampler, logits, raw);
-    int32_t best = best_token(sampler, logits);
+    if (mask != NULL)
+        apply_mask(logits, sampler->n_vocab, mask);
+    int32_t best = best_token(sampler, logits, mask);
     if (sampler->greedy || logits[best] == -INFINITY)
         return best;
-    if (sampler->sampling.top_k < 1 || sampler->sampling.top_k >= sampler->n_vocab)
-        return draw_from_all(sampler, scratch, logits[best]);
+    if (sampler->sampling.top_k < 1 || sampler->sampling.top_k >= sampler->n_vocab) {
+        int32_t drawn = draw_from_all(sampler, scratch, logits[best]);
+        return drawn >= 0 ? drawn : best;
+    }
     int32_t n = select_top_k(scratch, logits, sampler->n_vocab, sampler->sampling.top_k);
     return draw_from_sorted(sampler, scratch, n);
 }
@@ -493,11 +517,12 @@ static int32_t choose_from_top(struct sampler *sampler, struct sampler_scratch *
     return draw_from_sorted(sampler, scratch, n);
 }
 
-int32_t sampler_choose(struct sampler *sampler, struct sampler_scratch *scratch, const struct row_result *result)
+int32_t sampler_choose(struct sampler *sampler, struct sampler_scratch *scratch, const struct row_result *result,
+                       const struct token_mask *mask)
 {
     int32_t token;
     if (result->logits != NULL)
-        token = choose_from_logits(sampler, scratch, result->logits);
+        token = choose_from_logits(sampler, scratch, result->logits, mask);
     else if (result->top != NULL)
         token = choose_from_top(sampler, scratch, result);
     else

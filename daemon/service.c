@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "daemon/chat_history.h"
+#include "daemon/grammar_compiler.h"
 #include "daemon/service_internal.h"
 #include "daemon/tokenizer.h"
 #include "npu/executor.h"
@@ -158,8 +159,10 @@ struct service *service_create(uv_loop_t *loop, struct http_server *server, cons
     service->model_name = model_name;
     service->log = log;
     service->started_s = (int64_t)time(NULL);
-    if (add_routes(service))
+    service->grammars = grammar_compiler_create();
+    if (service->grammars != NULL && add_routes(service))
         return service;
+    grammar_compiler_destroy(service->grammars);
     free(service);
     return NULL;
 }
@@ -225,7 +228,9 @@ void service_close(struct service *service, void (*on_idle)(void *context), void
 void service_destroy(struct service *service)
 {
     assert(service == NULL || service->n_active == 0);
-    if (service != NULL)
-        chat_history_destroy(service->chat_history);
+    if (service == NULL)
+        return;
+    grammar_compiler_destroy(service->grammars);
+    chat_history_destroy(service->chat_history);
     free(service);
 }

@@ -13,6 +13,7 @@
 #include "proto/http_server.h"
 
 struct chat_history;
+struct grammar_compiler;
 
 struct service {
     uv_loop_t *loop;
@@ -22,6 +23,7 @@ struct service {
     int64_t started_s; /* since 1970 */
     bool ready;
     struct service_model model;
+    struct grammar_compiler *grammars; /* owned */
     size_t max_piece_bytes; /* of one token: tells prompts that are far too long without tokenizing them */
     char fingerprint[64];
     struct chat_history *chat_history; /* owned; once there is a model */

@@ -49,7 +49,8 @@ static bool read_completion(struct completion_request *request, const json_t *ob
                               &completion_prompt_form, limits, error) &&
            read_counts(request, object, error) && sampling_fields_read(&request->sampling, object, limits, error) &&
            stop_fields_read(&request->stop, object, error) && stream_fields_read(&request->stream, object, error) &&
-           queue_fields_read(&request->queue, object, error);
+           queue_fields_read(&request->queue, object, error) && grammar_fields_read(&request->grammar, object, error) &&
+           grammar_fields_refuse_stop(&request->grammar, request->stop.n_stops, error);
 }
 
 static bool read_prefill(struct completion_request *request, const json_t *object, const struct request_limits *limits,
@@ -113,5 +114,6 @@ void completion_request_clear(struct completion_request *request)
     free(request->prompt_cache_key);
     sampling_fields_clear(&request->sampling);
     stop_fields_clear(&request->stop);
+    grammar_fields_clear(&request->grammar);
     memset(request, 0, sizeof *request);
 }

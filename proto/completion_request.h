@@ -1,9 +1,10 @@
-/* POST /v1/completions: the request. Source: OpenAI's API reference (legacy completions), plus top_k, min_p,
- * repeat_penalty, ignore_eos, priority, max_wait_ms and timeout_ms. Unknown fields are ignored, null means the default.
+/* POST /v1/completions: the request. Source: OpenAI's API reference (legacy completions), plus response_format
+ * as in chat and grammar, top_k, min_p, repeat_penalty, ignore_eos, priority, max_wait_ms and timeout_ms. Unknown fields are ignored, null means the default.
  * Thread: any. */
 #ifndef PROTO_COMPLETION_REQUEST_H
 #define PROTO_COMPLETION_REQUEST_H
 
+#include "proto/grammar_fields.h"
 #include "proto/prompt_fields.h"
 #include "proto/request_fields.h"
 
@@ -25,6 +26,7 @@ struct completion_request {
     struct stop_fields stop;
     struct stream_fields stream;
     struct queue_fields queue;
+    struct grammar_fields grammar;
     char *prompt_cache_key; /* owned, or NULL */
 };
 

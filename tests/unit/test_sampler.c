@@ -71,7 +71,7 @@ static int32_t choose(struct sampler *sampler)
         result.top = top;
         result.n_top = top_k;
     }
-    int32_t token = sampler_choose(sampler, scratch, &result);
+    int32_t token = sampler_choose(sampler, scratch, &result, NULL);
     assert_in_range(token, 0, N_VOCAB - 1);
     return token;
 }

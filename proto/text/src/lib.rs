@@ -2,7 +2,11 @@
 //! documents each entry point. Nothing unwinds into C: a panic becomes an error of the call.
 
 mod chat_template;
+mod constraint;
 mod generation_tag;
+mod grammar;
 mod interface;
+mod json_schema;
 mod python;
 mod python_methods;
+mod vocabulary;

@@ -462,6 +462,145 @@ static void test_logprobs_of_garbage_are_finite(void **state)
     assert_true(sampler_logprob(logits, N_VOCAB, 3, NULL, 0) == SAMPLER_LEAST_LOGPROB);
 }
 
+/* ---- masks ---- */
+
+static uint32_t mask_bits[(N_VOCAB + 31) / 32];
+
+static struct token_mask mask_of(int32_t n_tokens, const int32_t *allowed, int n_allowed)
+{
+    memset(mask_bits, 0, sizeof mask_bits);
+    for (int i = 0; i < n_allowed; i++)
+        mask_bits[allowed[i] / 32] |= UINT32_C(1) << (allowed[i] % 32);
+    return (struct token_mask){mask_bits, n_tokens};
+}
+
+static int32_t choose_masked(struct sampler *sampler, const struct token_mask *mask)
+{
+    struct row_result result = {.logits = logits};
+    return sampler_choose(sampler, scratch, &result, mask);
+}
+
+static void test_a_mask_leaves_the_best_of_what_it_allows(void **state)
+{
+    (void)state;
+    struct sampling sampling = defaults();
+    sampling.temperature = 0;
+    for (int top_k = 0; top_k < 4; top_k++) {
+        sampling.top_k = top_k;
+        struct sampler *sampler = new_sampler(sampling, true);
+        for (uint64_t seed = 1; seed < 20; seed++) {
+            random_logits(seed);
+            int32_t allowed[] = {31, 32, 77, 300 + (int32_t)seed, N_VOCAB - 1}, best = allowed[0];
+            struct token_mask mask = mask_of(N_VOCAB, allowed, 5);
+            for (int i = 0; i < 5; i++)
+                best = logits[allowed[i]] > logits[best] ? allowed[i] : best;
+            assert_int_equal(choose_masked(sampler, &mask), best);
+        }
+        sampler_destroy(sampler);
+    }
+}
+
+static void test_only_what_a_mask_allows_is_drawn(void **state)
+{
+    (void)state;
+    const struct {
+        float top_p, min_p;
+        int32_t top_k;
+    } kinds[] = {{1, 0, 0}, {0.5f, 0, 0}, {1, 0.3f, 0}, {1, 0, 5}, {0.9f, 0.1f, 40}, {1, 0, 128}, {1, 0, 1}};
+    int32_t allowed[] = {3, 64, 65, 490};
+    int n_seen[N_VOCAB] = {0};
+    random_logits(7);
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        struct sampling sampling = defaults();
+        sampling.temperature = 1.5f;
+        sampling.top_p = kinds[kind].top_p;
+        sampling.min_p = kinds[kind].min_p;
+        sampling.top_k = kinds[kind].top_k;
+        struct sampler *sampler = new_sampler(sampling, true);
+        struct token_mask mask = mask_of(N_VOCAB, allowed, 4);
+        for (int i = 0; i < N_DRAWS; i++)
+            n_seen[choose_masked(sampler, &mask)]++;
+        sampler_destroy(sampler);
+    }
+    int n_allowed = 0;
+    for (int i = 0; i < 4; i++) {
+        assert_true(n_seen[allowed[i]] > 0);
+        n_allowed += n_seen[allowed[i]];
+    }
+    assert_int_equal(n_allowed, N_DRAWS * (int)(sizeof kinds / sizeof *kinds));
+}
+
+static void test_a_mask_is_applied_after_bias_and_penalties(void **state)
+{
+    (void)state;
+    struct logit_bias bias[] = {{9, 100}, {200, -100}};
+    struct sampling sampling = defaults();
+    sampling.bias = bias;
+    sampling.n_bias = 2;
+    sampling.repeat_penalty = 5;
+    sampling.presence_penalty = 2;
+    random_logits(3);
+    for (int greedy = 0; greedy < 2; greedy++) {
+        sampling.temperature = greedy ? 0 : 1;
+        struct sampler *sampler = new_sampler(sampling, true);
+        int32_t allowed[] = {200};
+        struct token_mask mask = mask_of(N_VOCAB, allowed, 1);
+        for (int i = 0; i < 20; i++)
+            assert_int_equal(choose_masked(sampler, &mask), 200);
+        sampler_destroy(sampler);
+    }
+}
+
+static void test_what_no_logit_speaks_for_comes_if_nothing_else_may(void **state)
+{
+    (void)state;
+    int32_t banned[] = {40, 41};
+    int32_t allowed[] = {40, 41, 42, 43};
+    struct sampling sampling = defaults();
+    for (int greedy = 0; greedy < 2; greedy++) {
+        sampling.temperature = greedy ? 0 : 1;
+        struct sampler *sampler = new_banning_sampler(sampling, banned, 2);
+        random_logits(5);
+        for (int i = 40; i < 44; i++)
+            logits[i] = i % 2 ? NAN : -INFINITY;
+        struct token_mask mask = mask_of(N_VOCAB, allowed, 4);
+        assert_int_equal(choose_masked(sampler, &mask), 42);
+        sampler_destroy(sampler);
+    }
+}
+
+static void test_tokens_past_a_mask_never_come(void **state)
+{
+    (void)state;
+    struct sampling sampling = defaults();
+    struct sampler *sampler = new_sampler(sampling, true);
+    int32_t allowed[N_VOCAB];
+    for (int32_t i = 0; i < N_VOCAB; i++) {
+        allowed[i] = i;
+        logits[i] = i >= 45 ? 50 : 0;
+    }
+    struct token_mask mask = mask_of(45, allowed, N_VOCAB);
+    for (int i = 0; i < 200; i++)
+        assert_in_range(choose_masked(sampler, &mask), 0, 44);
+    sampler_destroy(sampler);
+}
+
+static void test_a_mask_of_all_changes_nothing(void **state)
+{
+    (void)state;
+    struct sampling sampling = defaults();
+    struct sampler *plain = new_sampler(sampling, true), *masked = new_sampler(sampling, true);
+    int32_t allowed[N_VOCAB];
+    for (int32_t i = 0; i < N_VOCAB; i++)
+        allowed[i] = i;
+    struct token_mask mask = mask_of(N_VOCAB, allowed, N_VOCAB);
+    random_logits(11);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(choose_masked(masked, &mask), choose_masked(plain, NULL));
+    sampler_destroy(plain);
+    sampler_destroy(masked);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -491,6 +630,12 @@ int main(void)
         cmocka_unit_test(test_garbage_logits_give_some_token_the_same_each_time),
         cmocka_unit_test(test_logprobs_are_the_log_softmax_of_the_raw_logits),
         cmocka_unit_test(test_logprobs_of_garbage_are_finite),
+        cmocka_unit_test(test_a_mask_leaves_the_best_of_what_it_allows),
+        cmocka_unit_test(test_only_what_a_mask_allows_is_drawn),
+        cmocka_unit_test(test_a_mask_is_applied_after_bias_and_penalties),
+        cmocka_unit_test(test_what_no_logit_speaks_for_comes_if_nothing_else_may),
+        cmocka_unit_test(test_tokens_past_a_mask_never_come),
+        cmocka_unit_test(test_a_mask_of_all_changes_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

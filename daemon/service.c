@@ -13,6 +13,7 @@
 #include "daemon/service_internal.h"
 #include "daemon/tokenizer.h"
 #include "npu/executor.h"
+#include "proto/openapi.h"
 
 enum {
     CHAT_HISTORY_BYTES = 64 << 20,
@@ -124,6 +125,12 @@ static void handle_metrics(struct http_request *request, void *context)
         metrics_service_handle(request, context);
 }
 
+static void handle_openapi(struct http_request *request, void *context)
+{
+    (void)context;
+    http_response_send(request, 200, "application/yaml", openapi_yaml, openapi_yaml_length); /* RFC 9512 */
+}
+
 static bool add_routes(struct service *service)
 {
     static const struct {
@@ -133,6 +140,7 @@ static bool add_routes(struct service *service)
     } routes[] = {
         {"GET", "/health", HTTP_BODY_NONE, handle_health},
         {"GET", "/metrics", HTTP_BODY_NONE, handle_metrics},
+        {"GET", "/openapi.yaml", HTTP_BODY_NONE, handle_openapi},
         {"GET", "/v1/models", HTTP_BODY_NONE, handle_models},
         {"GET", "/v1/models/{model}", HTTP_BODY_NONE, handle_model},
         {"POST", "/v1/completions", HTTP_BODY_JSON, handle_completions},

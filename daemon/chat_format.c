@@ -434,15 +434,15 @@ static json_t *create_variables(const struct chat_format *format, const struct c
     return NULL;
 }
 
-static bool refuse(const struct text_error *problem, struct api_error *error)
+static bool refuse(const struct text_error *problem, const char *field, struct api_error *error)
 {
     switch (problem->status) {
     case TEXT_REFUSED:
-        return api_error_set(error, API_ERROR_INVALID_VALUE, "messages",
+        return api_error_set(error, API_ERROR_INVALID_VALUE, field,
                              "the model's chat template refuses the messages: %s", problem->message);
     case TEXT_LIMIT:
     case TEXT_INVALID:
-        return api_error_set(error, API_ERROR_INVALID_VALUE, "messages",
+        return api_error_set(error, API_ERROR_INVALID_VALUE, field,
                              "the model's chat template fails on the messages: %s", problem->message);
     case TEXT_MEMORY:
         return api_error_set(error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the request");
@@ -456,10 +456,10 @@ bool chat_format_render(const struct chat_format *format, const struct chat_cont
 {
     const char *effort = content->fields->reasoning_effort;
     if (format->template == NULL)
-        return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, "messages", "%s", format->problem);
+        return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, content->messages_field, "%s", format->problem);
     if (effort != NULL && strcmp(effort, "none") != 0 && !format->knows_thinking)
-        return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, "reasoning_effort",
-                             "reasoning_effort may only be none: the model's chat template knows no thinking");
+        return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, content->effort_field,
+                             "%s may only be none: the model's chat template knows no thinking", content->effort_field);
     json_t *variables = create_variables(format, content);
     char *json = variables != NULL ? json_dumps(variables, JSON_COMPACT) : NULL;
     json_decref(variables);
@@ -469,7 +469,7 @@ bool chat_format_render(const struct chat_format *format, const struct chat_cont
     enum text_status status =
         text_template_render(format->template, json, strlen(json), content->now_s, ret_text, ret_length, &problem);
     free(json);
-    return status == TEXT_OK || refuse(&problem, error);
+    return status == TEXT_OK || refuse(&problem, content->messages_field, error);
 }
 
 enum npu_status chat_format_tokenize(const struct chat_format *format, const char *text, size_t length,

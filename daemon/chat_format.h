@@ -39,10 +39,11 @@ struct chat_content {
     const json_t *messages; /* as chat_messages_read gives them */
     json_t *tools; /* as tool_fields_offered gives them; NULL: none */
     const struct template_fields *fields;
+    const char *messages_field, *effort_field; /* that errors name: "messages", "reasoning_effort" */
     int64_t now_s; /* the time for the template, in seconds since 1970 */
 };
 
-/* The prompt, malloc'ed. False: error is set, param as chat completions name it. */
+/* The prompt, malloc'ed. False: error is set. */
 bool chat_format_render(const struct chat_format *format, const struct chat_content *content, char **ret_text,
                         size_t *ret_length, struct api_error *error);
 

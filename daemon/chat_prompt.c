@@ -27,13 +27,13 @@ static bool tokenize(struct chat_prompt *prompt, const struct service *service, 
 }
 
 bool chat_prompt_create(struct chat_prompt *prompt, const struct service *service, struct chat_content *content,
-                        const char *path, struct api_error *error)
+                        struct api_error *error)
 {
     *prompt = (struct chat_prompt){0};
     content->now_s = (int64_t)time(NULL);
     if (!chat_format_render(service->model.chat_format, content, &prompt->text, &prompt->length, error))
         return false;
-    if (tokenize(prompt, service, path, error))
+    if (tokenize(prompt, service, content->messages_field, error))
         return true;
     chat_prompt_clear(prompt);
     return false;
@@ -46,7 +46,7 @@ void chat_prompt_clear(struct chat_prompt *prompt)
     *prompt = (struct chat_prompt){0};
 }
 
-void chat_prompt_remember(const struct chat_prompt *prompt, const struct service *service, const struct choice *choice)
+bool chat_prompt_join(struct chat_prompt *ret_joined, const struct chat_prompt *prompt, const struct choice *choice)
 {
     const struct generation *generation = choice->generation;
     int32_t n_output = choice->n_output;
@@ -56,17 +56,28 @@ void chat_prompt_remember(const struct chat_prompt *prompt, const struct service
     if (n_output < choice->n_output)
         said = n_output > 0 ? choice->output[n_output - 1].end : 0;
     size_t length = prompt->length + said, n_tokens = (size_t)generation->n_prompt + (size_t)n_output;
-    char *text = malloc(length + 1);
-    int32_t *tokens = malloc(n_tokens * sizeof *tokens);
-    if (text != NULL && tokens != NULL) {
-        memcpy(text, prompt->text, prompt->length);
-        if (said > 0)
-            memcpy(text + prompt->length, choice->text, said);
-        memcpy(tokens, generation->prompt, (size_t)generation->n_prompt * sizeof *tokens);
-        for (int32_t i = 0; i < n_output; i++)
-            tokens[generation->n_prompt + i] = choice->output[i].token;
-        chat_history_add(service->chat_history, text, length, tokens, (int32_t)n_tokens);
+    *ret_joined = (struct chat_prompt){.text = malloc(length + 1),
+                                       .length = length,
+                                       .tokens = malloc(n_tokens * sizeof *ret_joined->tokens),
+                                       .n_tokens = (int32_t)n_tokens};
+    if (ret_joined->text == NULL || ret_joined->tokens == NULL) {
+        chat_prompt_clear(ret_joined);
+        return false;
     }
-    free(text);
-    free(tokens);
+    memcpy(ret_joined->text, prompt->text, prompt->length);
+    if (said > 0)
+        memcpy(ret_joined->text + prompt->length, choice->text, said);
+    memcpy(ret_joined->tokens, generation->prompt, (size_t)generation->n_prompt * sizeof *ret_joined->tokens);
+    for (int32_t i = 0; i < n_output; i++)
+        ret_joined->tokens[generation->n_prompt + i] = choice->output[i].token;
+    return true;
+}
+
+void chat_prompt_remember(const struct chat_prompt *prompt, const struct service *service, const struct choice *choice)
+{
+    struct chat_prompt joined;
+    if (!chat_prompt_join(&joined, prompt, choice))
+        return;
+    chat_history_add(service->chat_history, joined.text, joined.length, joined.tokens, joined.n_tokens);
+    chat_prompt_clear(&joined);
 }

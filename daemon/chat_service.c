@@ -82,9 +82,10 @@ static bool prepare(struct answer *answer)
                              "tool_choice may only be auto or none: calls cannot be forced");
     struct chat_content content = {.messages = chat->request.messages,
                                    .tools = tool_fields_offered(&chat->request.tools),
-                                   .fields = &chat->request.template};
-    return chat_prompt_create(&chat->prompt, answer->service, &content, "messages", &answer->error) &&
-           create_choices(chat);
+                                   .fields = &chat->request.template,
+                                   .messages_field = "messages",
+                                   .effort_field = "reasoning_effort"};
+    return chat_prompt_create(&chat->prompt, answer->service, &content, &answer->error) && create_choices(chat);
 }
 
 static void finished(struct answer *answer, struct choice *choice)

@@ -90,11 +90,14 @@ static char *render(struct text_call *call, size_t *ret_length)
     struct chat_request request;
     if (!chat_request_decode(&request, call->body, call->body_length, &limits, &call->error))
         return NULL;
-    struct chat_content content = {
-        .messages = request.messages, .tools = tool_fields_offered(&request.tools), .fields = &request.template};
+    struct chat_content content = {.messages = request.messages,
+                                   .tools = tool_fields_offered(&request.tools),
+                                   .fields = &request.template,
+                                   .messages_field = "messages",
+                                   .effort_field = "reasoning_effort"};
     struct chat_prompt prompt;
     char *json = NULL;
-    if (chat_prompt_create(&prompt, call->service, &content, "messages", &call->error)) {
+    if (chat_prompt_create(&prompt, call->service, &content, &call->error)) {
         json = render_response_json(prompt.text, prompt.length, prompt.tokens, (size_t)prompt.n_tokens, ret_length);
         if (json == NULL)
             out_of_memory(call);

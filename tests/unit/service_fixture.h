@@ -171,19 +171,25 @@ static inline int setup(void **state)
     return setup_with(state, 60 * 1000);
 }
 
-static inline void make_ready(struct fixture *f)
+static inline void make_ready_with(struct fixture *f, const struct chat_format *chat_format)
 {
     static const struct executor_interface interface = {0};
     static const struct executor executor = {
         .interface = &interface, .n_embd = 2, .n_blocks = 4, .block_bytes = 4096, .numerics = 0x1234};
     struct service_model model = {.engine = &f->engine,
+                                  .chat_format = chat_format,
                                   .context = CONTEXT,
                                   .max_prompt_tokens = CONTEXT,
                                   .executor = &executor,
                                   .device = "a \"device\"",
                                   .platform = "a platform",
                                   .driver = "1.2"};
-    service_set_model(f->service, &model);
+    assert_true(service_set_model(f->service, &model));
+}
+
+static inline void make_ready(struct fixture *f)
+{
+    make_ready_with(f, NULL);
 }
 
 static inline void on_http_stopped(void *context)

@@ -264,7 +264,7 @@ static bool take_reasoning(struct chat_parser *parser, bool *ret_go_on)
         return true;
     drop(parser, strlen(mark));
     parser->thought = true;
-    parser->section = SECTION_LEAD;
+    enter(parser, SECTION_LEAD, true);
     *ret_go_on = true;
     return true;
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,6 +174,111 @@ static void gemma_calls_are_read(void **state)
     gives(&options, "<|tool_call>call: {}", "C[<|tool_call>call: {}]");
 }
 
+static void calls_without_marks_are_read_where_the_model_knows_none(void **state)
+{
+    (void)state;
+    const struct chat_parser_options options = {.tools = CHAT_TOOL_STYLE_JSON};
+    gives(&options, "{\"name\": \"f\", \"parameters\": {\"x\": 1}}", "T[f]({\"x\": 1})");
+    gives(&options, " \n{\"name\": \"f\", \"arguments\": {}}\nDone.", "T[f]({})C[Done.]");
+    gives(&options, "[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {}}]", "T[f]({})T[g]({})");
+    gives(&options, "```json\n{\"name\": \"f\", \"parameters\": {\"x\": 1}}\n```\n", "T[f]({\"x\": 1})");
+    gives(&options, "```\n[{\"name\": \"f\", \"parameters\": {}}]\n```\nSo.", "T[f]({})C[So.]");
+    gives(&options, "```tool_call\n{\"name\": \"f\", \"arguments\": {}}```", "T[f]({})");
+    gives(&options, "<tool_call>[{\"name\": \"f\", \"arguments\": {}}]</tool_call>", "T[f]({})");
+    gives(&options,
+          "See <tool_call>\n [\n{\"name\": \"f\", \"arguments\": {}},\n{\"name\": \"g\", \"arguments\": "
+          "{\"a\": \"]\"}}]\n</tool_call>.",
+          "C[See]T[f]({})T[g]({\"a\": \"]\"})C[.]");
+    gives(&options, "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n{\"name\": \"g\", \"arguments\": {}}</tool_call>",
+          "T[f]({})T[g]({})");
+}
+
+static void json_that_is_no_call_is_content(void **state)
+{
+    (void)state;
+    const struct chat_parser_options options = {.tools = CHAT_TOOL_STYLE_JSON};
+    static const char *const texts[] = {
+        "{\"city\": \"Bern\", \"name\": \"f\"}",
+        "{\"name\": \"Bob\"}",
+        "{\"name\": \"Bob\", \"age\": {}}",
+        "[1, 2]",
+        "[link](to)",
+        "[]",
+        "```json\n{\"a\": 1}\n```\n",
+        "```json\n\"name\"\n```",
+        "```python\nprint()\n```",
+        "```\n\n\ntext\n```",
+        "```",
+        "``",
+        "```json\n",
+        "<tool_call> [1]</tool_call>",
+        "<tool_call>  [",
+        "{",
+        "{\"name\": \"f\", \"arguments\": ",
+        "{\"name\"",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char expected[256];
+        snprintf(expected, sizeof expected, "C[%s]", texts[i]);
+        gives(&options, texts[i], expected);
+    }
+}
+
+static void bare_words_of_gemma_are_strings_unless_they_are_json(void **state)
+{
+    (void)state;
+    const struct chat_parser_options options = {.tools = CHAT_TOOL_STYLE_GEMMA};
+    gives(&options,
+          "<|tool_call>call:f{a:Bern,b: New York ,c:-1.5e3,d:true,e:null,f:None,g:0x1,h:http://x?a=1,i:\"q, \\\"}\"}"
+          "<tool_call|>",
+          "T[f]({\"a\": \"Bern\", \"b\": \"New York\", \"c\": -1.5e3, \"d\": true, \"e\": null, \"f\": \"None\", "
+          "\"g\": \"0x1\", \"h\": \"http://x?a=1\", \"i\": \"q, \\\"}\"})");
+    gives(&options, "<|tool_call>call:f{\xc3\xbc b:[\xf0\x9f\x8c\xa7,x y]}",
+          "T[f]({\"\xc3\xbc b\": [\"\xf0\x9f\x8c\xa7\", \"x y\"]})");
+    char number[256] = "<|tool_call>call:f{k:", as_string[256] = "T[f]({\"k\": \"";
+    for (int i = 0; i < 100; i++) {
+        strcat(number, "1");
+        strcat(as_string, "1");
+    }
+    gives(&options, strcat(number, "}<tool_call|>"), strcat(as_string, "\"})"));
+}
+
+static void brackets_of_gemma_must_match(void **state)
+{
+    (void)state;
+    const struct chat_parser_options options = {.tools = CHAT_TOOL_STYLE_GEMMA};
+    gives(&options, "<|tool_call>call:f{a:[1}<tool_call|>x", "T[f]({\"a\": [1)C[x]");
+    gives(&options, "<|tool_call>call:f{{a", "T[f]({)C[a]");
+    gives(&options, "<|tool_call>call:f{a:b{c", "T[f]({\"a\": \"b\")C[c]");
+    gives(&options, "<|tool_call>call:f{a:1", "T[f]({\"a\": )");
+}
+
+static void characters_over_several_tokens_are_whole_in_what_comes(void **state)
+{
+    (void)state;
+    const struct chat_parser_options options = {.tools = CHAT_TOOL_STYLE_HERMES, .reasoning = CHAT_REASONING_THINK};
+    gives(
+        &options,
+        "<think>\xf0\x9f\xa4\x94</think>\xe5\xa4\xa9<tool_call>{\"name\": \"f\", \"arguments\": {\"\xf0\x9f\x91\xa9\": "
+        "\"\xf0\x9f\x8c\xa7\xef\xb8\x8f\"}}</tool_call>",
+        "R[\xf0\x9f\xa4\x94]C[\xe5\xa4\xa9]T[f]({\"\xf0\x9f\x91\xa9\": \"\xf0\x9f\x8c\xa7\xef\xb8\x8f\"})");
+}
+
+static void thinking_and_calls_follow_each_other(void **state)
+{
+    (void)state;
+    const struct chat_parser_options hermes = {.tools = CHAT_TOOL_STYLE_HERMES, .reasoning = CHAT_REASONING_THINK};
+    gives(&hermes, "<think>\nI call.\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
+          "R[I call.]T[f]({})");
+    gives(&hermes, "<think><tool_call>{\"name\": \"f\"}</think>No.", "R[<tool_call>{\"name\": \"f\"}]C[No.]");
+    const struct chat_parser_options llama = {.tools = CHAT_TOOL_STYLE_LLAMA, .reasoning = CHAT_REASONING_THINK};
+    gives(&llama, "<think>a</think>\n{\"name\": \"f\", \"parameters\": {}}", "R[a]T[f]({})");
+    gives(&llama, "<think>a</think>\n  ", "R[a]");
+    gives(&llama, "  ", "C[  ]");
+    gives(&llama, "<|python_tag|>brave_search.call(query=\"x\")", "C[<|python_tag|>brave_search.call(query=\"x\")]");
+    gives(&llama, "<|python_tag|>", "C[<|python_tag|>]");
+}
+
 static void arguments_are_json(void **state)
 {
     (void)state;
@@ -215,6 +321,12 @@ int main(void)
         cmocka_unit_test(what_is_no_call_is_content),
         cmocka_unit_test(llama_calls_are_read),
         cmocka_unit_test(gemma_calls_are_read),
+        cmocka_unit_test(calls_without_marks_are_read_where_the_model_knows_none),
+        cmocka_unit_test(json_that_is_no_call_is_content),
+        cmocka_unit_test(bare_words_of_gemma_are_strings_unless_they_are_json),
+        cmocka_unit_test(brackets_of_gemma_must_match),
+        cmocka_unit_test(characters_over_several_tokens_are_whole_in_what_comes),
+        cmocka_unit_test(thinking_and_calls_follow_each_other),
         cmocka_unit_test(arguments_are_json),
         cmocka_unit_test(a_consumer_may_give_up),
     };

@@ -52,9 +52,10 @@ static void unwant(struct snapshots *snapshots, struct stored_block *block)
     block->wanted = -1;
 }
 
+/* After a save has let go of it. */
 static void release(struct snapshots *snapshots, struct stored_block *block)
 {
-    if (block->references == 1)
+    if (block->wanted >= 0 && first_in_rank(snapshots, block) == NULL)
         unwant(snapshots, block);
     state_store_release(snapshots->options.store, block);
 }

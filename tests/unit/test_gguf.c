@@ -1,4 +1,5 @@
 /* GGUF files: good ones give what is in them, bad ones of every kind are refused with a message that says where. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -408,6 +410,36 @@ static void paths_that_cannot_be_read_are_named(void **state)
     unlink(path);
 }
 
+/* Linked with --wrap for mmap. */
+static bool mapping_fails;
+
+void *__real_mmap(void *address, size_t length, int protection, int flags, int file, off_t offset);
+void *__wrap_mmap(void *address, size_t length, int protection, int flags, int file, off_t offset);
+
+void *__wrap_mmap(void *address, size_t length, int protection, int flags, int file, off_t offset)
+{
+    if (!mapping_fails)
+        return __real_mmap(address, length, protection, flags, file, offset);
+    errno = ENOMEM;
+    return MAP_FAILED;
+}
+
+static void a_file_that_cannot_be_mapped_is_named(void **state)
+{
+    (void)state;
+    struct gguf_file *file;
+    struct npu_error error;
+    const char *path = TEST_DATA_DIR "/reference/llama.gguf";
+    mapping_fails = true;
+    enum npu_status status = gguf_open(&file, path, &error);
+    mapping_fails = false;
+    assert_int_equal(status, NPU_ERROR_SYSTEM);
+    assert_non_null(strstr(error.message, path));
+    assert_non_null(strstr(error.message, "cannot map"));
+    assert_int_equal(gguf_open(&file, path, &error), NPU_OK);
+    gguf_close(file);
+}
+
 static void counts_beyond_the_file_are_refused(void **state)
 {
     (void)state;
@@ -610,6 +642,7 @@ int main(void)
         cmocka_unit_test(a_file_with_any_byte_changed_is_refused_or_safe_to_read),
         cmocka_unit_test(what_is_not_gguf_is_named),
         cmocka_unit_test(paths_that_cannot_be_read_are_named),
+        cmocka_unit_test(a_file_that_cannot_be_mapped_is_named),
         cmocka_unit_test(counts_beyond_the_file_are_refused),
         cmocka_unit_test(bad_keys_are_refused),
         cmocka_unit_test(bad_values_are_refused),

@@ -1,20 +1,29 @@
-/* Every allocation of the scheduler, the sessions and the engine fails once, one a run: nothing crashes, nothing leaks, no
- * block is lost, and what is answered is right. Linked with --wrap for the allocation functions. */
+/* Every allocation of the scheduler, the sessions, the state folder and the engine fails once, one a run: nothing crashes,
+ * nothing leaks, no block is lost, and what is answered is right. The same for reading a model's file. Linked with --wrap
+ * for the allocation functions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "daemon/engine.h"
 #include "daemon/scheduler.h"
+#include "daemon/snapshot.h"
+#include "daemon/snapshot_transfer.h"
 #include "daemon/tokenizer.h"
+#include "npu/gguf.h"
+#include "npu/model.h"
 #include "tests/unit/fake_executor.h"
+#include "tests/unit/fake_fs.h"
 
 /* --- the allocation that fails ------------------------------------------------------------------------------------ */
 
@@ -177,7 +186,14 @@ static void fill(int32_t *tokens, int32_t n, int32_t seed)
         tokens[i] = 2 + (i * 5 + seed * (i > 40)) % (N_VOCAB - 2); /* a common beginning */
 }
 
-static void run_scheduler(struct scheduler *scheduler)
+/* One turn of the scheduler and of the disk, if there is one. False: all is done. */
+static bool turn(struct scheduler *scheduler, struct state_store *store)
+{
+    bool wrote = store != NULL && state_store_run(store, 1) > 0;
+    return scheduler_step(scheduler) || wrote || (store != NULL && state_store_is_busy(store));
+}
+
+static void run_scheduler(struct scheduler *scheduler, struct state_store *store)
 {
     static const char *const keys[] = {"a", NULL, "a", "b", "c"};
     struct job jobs[5];
@@ -193,16 +209,23 @@ static void run_scheduler(struct scheduler *scheduler)
         jobs[i].sequence.returns = ROW_RETURN_BEST;
         assert_int_equal(scheduler_submit(scheduler, &jobs[i].sequence, &error), NPU_OK);
     }
-    while (scheduler_step(scheduler))
+    while (turn(scheduler, store))
         assert_true(scheduler_is_consistent(scheduler));
     for (int i = 0; i < 5; i++)
         assert_true(jobs[i].ended);
+}
+
+static void delete_sessions(struct scheduler *scheduler, struct state_store *store)
+{
+    struct npu_error error;
     struct session_table *table = scheduler_sessions(scheduler);
     struct session *session = session_next(table, NULL), *fork;
     if (session != NULL)
         (void)session_fork(table, session, session->n_tokens - 1, "fork", 1000000, &fork, &error);
     while ((session = session_next(table, NULL)) != NULL)
         assert_int_equal(session_delete(table, session, &error), NPU_OK);
+    while (turn(scheduler, store)) {
+    }
     assert_true(scheduler_is_consistent(scheduler));
     assert_int_equal(scheduler_kv_counters(scheduler).used, 0);
 }
@@ -226,7 +249,8 @@ static void scheduler_scenario(void)
     struct npu_error error;
     enum npu_status status = scheduler_create(&scheduler, &options, &fake->base, &callbacks, &error);
     if (status == NPU_OK) {
-        run_scheduler(scheduler);
+        run_scheduler(scheduler, NULL);
+        delete_sessions(scheduler, NULL);
         scheduler_destroy(scheduler);
     } else {
         assert_int_equal(status, NPU_ERROR_MEMORY);
@@ -238,6 +262,166 @@ static void the_scheduler_survives_every_failed_allocation(void **state)
 {
     (void)state;
     fail_each_allocation(scheduler_scenario);
+}
+
+/* --- the state folder --------------------------------------------------------------------------------------------- */
+
+/* The file system's own allocations never fail: what it returns stands for the kernel. */
+struct sheltered_fs {
+    struct state_fs fs;
+    struct fake_fs *fake;
+};
+
+static int shelter(void)
+{
+    return atomic_exchange(&countdown, 0);
+}
+
+static void leave_shelter(int armed)
+{
+    atomic_store(&countdown, armed);
+}
+
+#define SHELTERED(type, name, parameters, ...)                                                                         \
+    static type sheltered_##name parameters                                                                            \
+    {                                                                                                                  \
+        struct sheltered_fs *shelter_of = context;                                                                     \
+        const struct state_fs *fs = &shelter_of->fake->fs;                                                             \
+        int armed = shelter();                                                                                         \
+        type answer = fs->name(fs->context, __VA_ARGS__);                                                              \
+        leave_shelter(armed);                                                                                          \
+        return answer;                                                                                                 \
+    }
+
+SHELTERED(int, make_dir, (void *context, const char *path), path)
+SHELTERED(int, lock, (void *context, const char *path), path)
+SHELTERED(int, open, (void *context, const char *path, uint64_t *ret_size), path, ret_size)
+SHELTERED(int, create, (void *context, const char *path), path)
+SHELTERED(ssize_t, read, (void *context, int file, void *bytes, size_t n), file, bytes, n)
+SHELTERED(ssize_t, write, (void *context, int file, const void *bytes, size_t n), file, bytes, n)
+SHELTERED(int, sync, (void *context, int file), file)
+SHELTERED(int, close, (void *context, int file), file)
+SHELTERED(int, rename, (void *context, const char *from, const char *to), from, to)
+SHELTERED(int, unlink, (void *context, const char *path), path)
+SHELTERED(int, sync_dir, (void *context, const char *path), path)
+
+/* What is called for each file is the store's, and allocates. */
+static int sheltered_list(void *context, const char *path, int (*on_file)(void *argument, const char *name, uint64_t n),
+                          void *argument)
+{
+    const struct state_fs *fs = &((struct sheltered_fs *)context)->fake->fs;
+    return fs->list(fs->context, path, on_file, argument);
+}
+
+static struct sheltered_fs new_sheltered_fs(struct sheltered_fs *self)
+{
+    int armed = shelter();
+    struct sheltered_fs fs = {.fs = {.context = self,
+                                     .make_dir = sheltered_make_dir,
+                                     .lock = sheltered_lock,
+                                     .open = sheltered_open,
+                                     .create = sheltered_create,
+                                     .read = sheltered_read,
+                                     .write = sheltered_write,
+                                     .sync = sheltered_sync,
+                                     .close = sheltered_close,
+                                     .rename = sheltered_rename,
+                                     .unlink = sheltered_unlink,
+                                     .sync_dir = sheltered_sync_dir,
+                                     .list = sheltered_list},
+                              .fake = fake_fs_create()};
+    leave_shelter(armed);
+    return fs;
+}
+
+static void carry_over(struct scheduler *scheduler, struct fake_executor *fake, struct state_store *store)
+{
+    struct session *session = session_next(scheduler_sessions(scheduler), NULL);
+    struct transfer_options options = {.executor = &fake->base,
+                                       .pool = scheduler_pool(scheduler),
+                                       .sessions = scheduler_sessions(scheduler),
+                                       .store = store,
+                                       .identity = *state_store_identity(store)};
+    struct session_export *out;
+    struct session_import *in;
+    struct npu_error error;
+    static char file[1 << 16];
+    size_t length = 0;
+    if (session == NULL || session_export_create(&out, &options, session, &error) != NPU_OK)
+        return;
+    enum export_state state;
+    const void *piece;
+    size_t n;
+    while ((state = session_export_next(out, &piece, &n)) == EXPORT_PIECE || state == EXPORT_WAITS) {
+        if (state == EXPORT_WAITS) {
+            (void)turn(scheduler, store);
+            continue;
+        }
+        assert_true(length + n <= sizeof file);
+        memcpy(file + length, piece, n);
+        length += n;
+    }
+    session_export_destroy(out);
+    if (state != EXPORT_DONE)
+        return;
+    enum npu_status status = session_import_create(&in, &options, file, length, "imported", 200, 1000000, &error);
+    assert_true(status == NPU_OK || status == NPU_ERROR_MEMORY);
+    if (status != NPU_OK)
+        return;
+    for (bool done = false; !done;)
+        assert_int_equal(session_import_work(in, 1, scheduler_spare_blocks(scheduler), &done, &error), NPU_OK);
+    assert_non_null(session_import_end(in, true, 1000000));
+}
+
+/* One life of the daemon; last: everything is deleted at its end. */
+static void live_on_disk(struct sheltered_fs *fs, bool last)
+{
+    struct fake_executor *fake = new_fake();
+    struct state_store_options on_disk = {.dir = "/state",
+                                          .max_bytes = 1 << 20,
+                                          .identity = {.model = 1,
+                                                       .numerics = 1,
+                                                       .block_bytes = fake->base.block_bytes,
+                                                       .block_tokens = KV_BLOCK_TOKENS,
+                                                       .n_vocab = N_VOCAB},
+                                          .fs = &fs->fs};
+    uint64_t clock_us = last ? 1000000 : 0;
+    struct scheduler_options options = {
+        .parallel = 3, .step_target_ms = 50, .max_sessions = 4, .session_id_seed = clock_us};
+    struct scheduler_callbacks callbacks = {&clock_us, now_us, on_start, on_row, on_failed, NULL};
+    struct scheduler *scheduler;
+    struct npu_error error;
+    enum npu_status status = state_store_open(&options.store, &on_disk, &error);
+    if (status == NPU_OK) {
+        status = scheduler_create(&scheduler, &options, &fake->base, &callbacks, &error);
+        if (status == NPU_OK) {
+            run_scheduler(scheduler, options.store);
+            carry_over(scheduler, fake, options.store);
+            snapshots_checkpoint(scheduler_snapshots(scheduler));
+            while (turn(scheduler, options.store)) {
+            }
+            if (last)
+                delete_sessions(scheduler, options.store);
+            scheduler_destroy(scheduler);
+        }
+        state_store_close(options.store);
+    }
+    assert_true(status == NPU_OK || status == NPU_ERROR_MEMORY);
+    executor_destroy(&fake->base);
+}
+
+static void disk_scenario(void)
+{
+    struct sheltered_fs fs = new_sheltered_fs(&fs);
+    live_on_disk(&fs, false);
+    live_on_disk(&fs, true);
+    fake_fs_destroy(fs.fake);
+}
+
+static void the_state_folder_survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    fail_each_allocation(disk_scenario);
 }
 
 /* --- the engine --------------------------------------------------------------------------------------------------- */
@@ -331,12 +515,14 @@ static void run_engine(struct engine *engine, uv_loop_t *loop)
         uv_run(loop, UV_RUN_ONCE);
 }
 
-static void engine_scenario(void)
+/* state_dir: or NULL */
+static void live_in_engine(const char *state_dir)
 {
     struct fake_executor *fake = new_fake();
     uv_loop_t loop;
     assert_int_equal(uv_loop_init(&loop), 0);
-    struct engine_options options = {.context = 200, .parallel = 2, .step_target_ms = 50};
+    struct engine_options options = {
+        .context = 200, .parallel = 2, .step_target_ms = 50, .state_dir = state_dir, .state_max_bytes = 1 << 20};
     struct engine *engine;
     struct npu_error error;
     enum npu_status status = engine_create(&engine, &options, &fake->base, NULL, &loop, &error);
@@ -353,6 +539,66 @@ static void engine_scenario(void)
     executor_destroy(&fake->base);
 }
 
+static void engine_scenario(void)
+{
+    live_in_engine(NULL);
+}
+
+static void remove_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        char name[512];
+        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        if (entry->d_name[0] != '.')
+            assert_int_equal(unlink(name), 0);
+    }
+    closedir(folder);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void engine_on_disk_scenario(void)
+{
+    char path[64]; /* where syncing costs nothing, if there is such a place: it happens some thousand times */
+    snprintf(path, sizeof path, "%s/test_out_of_memory_XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    assert_non_null(mkdtemp(path));
+    live_in_engine(path);
+    live_in_engine(path);
+    int armed = shelter();
+    remove_folder(path);
+    leave_shelter(armed);
+}
+
+static void the_engine_with_a_state_folder_survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    fail_each_allocation(engine_on_disk_scenario);
+}
+
+/* --- a model's file ----------------------------------------------------------------------------------------------- */
+
+static void model_scenario(void)
+{
+    struct gguf_file *file;
+    struct model *model;
+    struct npu_error error;
+    enum npu_status status = gguf_open(&file, TEST_DATA_DIR "/reference/llama.gguf", &error);
+    if (status == NPU_OK) {
+        status = model_create(&model, file, &error);
+        if (status == NPU_OK)
+            model_destroy(model);
+        gguf_close(file);
+    }
+    assert_true(status == NPU_OK || status == NPU_ERROR_MEMORY);
+}
+
+static void reading_a_model_survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    fail_each_allocation(model_scenario);
+}
+
 static void the_engine_survives_every_failed_allocation(void **state)
 {
     (void)state;
@@ -363,7 +609,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_scheduler_survives_every_failed_allocation),
+        cmocka_unit_test(the_state_folder_survives_every_failed_allocation),
         cmocka_unit_test(the_engine_survives_every_failed_allocation),
+        cmocka_unit_test(the_engine_with_a_state_folder_survives_every_failed_allocation),
+        cmocka_unit_test(reading_a_model_survives_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

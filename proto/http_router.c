@@ -84,6 +84,16 @@ static bool match_pattern(const char *pattern, const char *path, struct http_mat
     }
 }
 
+/* A pattern without parameters: no other pattern means this path then, whatever its methods. */
+static bool has_literal(const struct http_router *router, const char *path)
+{
+    struct http_match match = {0};
+    for (int i = 0; i < router->n_routes; i++)
+        if (match_pattern(router->routes[i].pattern, path, &match) && match.n_parameters == 0)
+            return true;
+    return false;
+}
+
 static void allow(struct http_match *match, const char *method)
 {
     size_t length = strlen(match->allow);
@@ -100,12 +110,14 @@ static void allow(struct http_match *match, const char *method)
 void http_router_find(const struct http_router *router, const char *method, const char *path, struct http_match *match)
 {
     memset(match, 0, sizeof *match);
-    bool any_path = strcmp(path, "*") == 0;
+    bool any_path = strcmp(path, "*") == 0, literal = !any_path && has_literal(router, path);
     const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
     struct http_match candidate = {0};
     for (int i = 0; i < router->n_routes; i++) {
         const struct http_route *route = &router->routes[i];
         if (!any_path && !match_pattern(route->pattern, path, &candidate))
+            continue;
+        if (literal && candidate.n_parameters > 0)
             continue;
         match->path_known = true;
         allow(match, route->method);

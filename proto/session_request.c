@@ -12,7 +12,10 @@ static bool read_fields(struct session_request_fields *fields, const json_t *obj
     if (!json_read_integer(object, "tokens", 1, INT32_MAX, &tokens, error))
         return false;
     fields->tokens = (int32_t)tokens;
-    return json_read_string(object, "key", REQUEST_MAX_NAME_BYTES, &fields->key, error);
+    if (!json_read_string(object, "key", REQUEST_MAX_NAME_BYTES, &fields->key, error))
+        return false;
+    return fields->key == NULL || fields->key[0] != '\0' ||
+           api_error_set(error, API_ERROR_INVALID_VALUE, "key", "key must not be empty: leave it out for no name");
 }
 
 bool session_request_decode(struct session_request_fields *fields, const char *body, size_t length,

@@ -102,6 +102,7 @@ void http_fixture_start(struct http_fixture *f, const struct http_server_options
     assert_true(http_server_route(f->server, "GET", "/stream", HTTP_BODY_NONE, handle_stream, f));
     assert_true(http_server_route(f->server, "GET", "/items/{id}", HTTP_BODY_NONE, handle_item, f));
     assert_true(http_server_route(f->server, "DELETE", "/items/{id}", HTTP_BODY_NONE, handle_item, f));
+    assert_true(http_server_route(f->server, "POST", "/items/new", HTTP_BODY_JSON, handle_echo, f));
     char message[256];
     if (!http_server_listen(f->server, address, message, sizeof message))
         fail_msg("%s", message);

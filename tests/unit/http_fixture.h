@@ -1,6 +1,6 @@
 /* A server with a small application, for the tests of the HTTP server: the test is the client and turns the loop.
  *
- * GET /hello answers at once; POST /echo answers with the body; GET /items/{id} and DELETE with the id. GET /hold, POST
+ * GET /hello answers at once; POST /echo and /items/new answer with the body; GET /items/{id} and DELETE with the id. GET /hold, POST
  * /keep (which takes the body) and GET /stream (which begins a streamed answer) leave the request in `held`. */
 #ifndef TESTS_UNIT_HTTP_FIXTURE_H
 #define TESTS_UNIT_HTTP_FIXTURE_H

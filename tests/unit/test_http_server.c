@@ -98,6 +98,16 @@ static void path_parameters_are_decoded(void **state)
     assert_status(f, "GET /items/a/b HTTP/1.1\r\nHost: x\r\n\r\n", "404");
 }
 
+static void a_path_without_parameters_is_not_taken_for_a_parameter(void **state)
+{
+    struct http_fixture *f = *state;
+    assert_status(f, "POST /items/new HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", "200");
+    assert_status(f, "GET /items/new HTTP/1.1\r\nHost: x\r\n\r\n", "405");
+    assert_non_null(strstr(http_fixture_received, "\r\nAllow: POST, OPTIONS\r\n"));
+    assert_status(f, "GET /items/ne%77 HTTP/1.1\r\nHost: x\r\n\r\n", "405");
+    assert_status(f, "GET /items/news HTTP/1.1\r\nHost: x\r\n\r\n", "200");
+}
+
 static void bodies_come_by_length_and_in_chunks(void **state)
 {
     struct http_fixture *f = *state;
@@ -480,6 +490,7 @@ int main(void)
         TEST(connection_close_is_honoured),
         TEST(head_and_options_are_answered_by_the_routes),
         TEST(path_parameters_are_decoded),
+        TEST(a_path_without_parameters_is_not_taken_for_a_parameter),
         TEST(bodies_come_by_length_and_in_chunks),
         TEST(expect_100_continue_is_answered_before_the_body),
         TEST(errors_have_their_status),

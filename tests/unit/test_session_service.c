@@ -142,6 +142,7 @@ static void wrong_bodies_are_refused(void **state)
         {"fork", "{\"tokens\":0}", "400", "tokens must be an integer from 1 to 2147483647, not 0"},
         {"fork", "{\"tokens\":\"5\"}", "400", "tokens must be an integer"},
         {"fork", "{\"key\":5}", "400", "key must be a string"},
+        {"fork", "{\"key\":\"\"}", "400", "key must not be empty"},
         {"fork", "[]", "400", "the body must be a JSON object"},
         {"fork", "{", "400", "the body is not valid JSON"},
         {"truncate", "{}", "400", "tokens is required"},

@@ -39,6 +39,8 @@ enum weight_layout {
     LAYOUT_Q5 = 6,
     LAYOUT_Q4K = 7,
     LAYOUT_Q5K = 8,
+    LAYOUT_Q8S = 9,
+    LAYOUT_Q2 = 10,
 };
 
 enum entry_destination { DESTINATION_PLACE, DESTINATION_KEYS, DESTINATION_VALUES };

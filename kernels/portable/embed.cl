@@ -25,6 +25,16 @@ INLINE float tile_element(int layout, __global const uchar *tile, int lane, int 
         __global const uchar *w = tile + (size_t)b * 288;
         return half_at(w + 256, lane) * (float)(char)w[32 * (k / 4) + word];
     }
+    case LAYOUT_Q8S: {
+        __global const uchar *w = tile + (size_t)b * 288;
+        return half_at(w + 256, lane) * (float)(char)w[272 + lane] * (float)(char)w[32 * (k / 4) + word];
+    }
+    case LAYOUT_Q2: {
+        __global const uchar *w = tile + (size_t)b * 128;
+        int q = (w[32 * (k / 16) + word] >> (2 * (k % 16 / 4))) & 3, shift = k < 16 ? 0 : 4;
+        float d = half_at(w + 64, lane) * (float)((w[96 + lane] >> shift) & 15);
+        return d * (float)q + half_at(w + 80, lane) * (float)((w[104 + lane] >> shift) & 15);
+    }
     case LAYOUT_Q5:
     case LAYOUT_Q4K:
     case LAYOUT_Q5K: {

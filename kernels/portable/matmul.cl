@@ -37,7 +37,10 @@ INLINE size_t tile_bytes(int layout, int n_in)
     case LAYOUT_Q4:
         return (size_t)(n_in / 32) * 160;
     case LAYOUT_Q8:
+    case LAYOUT_Q8S:
         return (size_t)(n_in / 32) * 288;
+    case LAYOUT_Q2:
+        return (size_t)(n_in / 32) * 128;
     case LAYOUT_Q5:
     case LAYOUT_Q4K:
         return (size_t)(n_in / 32) * 192;
@@ -137,6 +140,16 @@ static void op_matmul(const struct context *c, __global const struct op_entry *e
 #if HAS_LAYOUT(8)
     case LAYOUT_Q5K:
         MATMUL_LOOP(TILE_QUANTIZED, tile_q5k)
+        break;
+#endif
+#if HAS_LAYOUT(9)
+    case LAYOUT_Q8S:
+        MATMUL_LOOP(TILE_QUANTIZED, tile_q8s)
+        break;
+#endif
+#if HAS_LAYOUT(10)
+    case LAYOUT_Q2:
+        MATMUL_LOOP(TILE_QUANTIZED, tile_q2)
         break;
 #endif
 #if HAS_LAYOUT(0)

@@ -1,6 +1,8 @@
-/* One tile of 8 weight rows (LAYOUT_Q8) times n rows of quantized activations, n at most 4 and known when compiled.
- * Per block, in order: sum = fma(products, d * scale, sum). */
-INLINE void tile_q8(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
+/* One tile of 8 weight rows (LAYOUT_Q8, or LAYOUT_Q8S with the block scales s) times n rows of quantized activations, n at
+ * most 4 and known when compiled. Per block, in order: sum = fma(products (* s), d * scale, sum); s is of six bits, so that
+ * 32 * 127 * 127 * s has its exact float. */
+INLINE void tile_q8_scaled(const int n, const int scaled, __global const uchar *tile, int blocks, struct quantized_row x,
+                           float8 *sum)
 {
     for (int r = 0; r < n; r++)
         sum[r] = 0.0f;
@@ -18,7 +20,18 @@ INLINE void tile_q8(const int n, __global const uchar *tile, int blocks, struct 
                 }
             }
         }
+        int8 s = scaled ? convert_int8(vload8(0, (__global const char *)(w + 272))) : 1;
         for (int r = 0; r < n; r++)
-            sum[r] = multiply_add(convert_float8(products[r]), d * x.scales[(size_t)r * blocks + b], sum[r]);
+            sum[r] = multiply_add(convert_float8(products[r] * s), d * x.scales[(size_t)r * blocks + b], sum[r]);
     }
+}
+
+INLINE void tile_q8(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
+{
+    tile_q8_scaled(n, 0, tile, blocks, x, sum);
+}
+
+INLINE void tile_q8s(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
+{
+    tile_q8_scaled(n, 1, tile, blocks, x, sum);
 }

@@ -120,8 +120,9 @@ struct profiling {
 static void describe(const struct op_entry *entry, char *text, size_t bytes)
 {
     static const char *const layouts[] = {
-        [LAYOUT_F32] = "F32", [LAYOUT_F16] = "F16", [LAYOUT_BF16] = "BF16", [LAYOUT_Q4] = "Q4",  [LAYOUT_Q8] = "Q8",
-        [LAYOUT_Q6] = "Q6",   [LAYOUT_Q5] = "Q5",   [LAYOUT_Q4K] = "Q4K",   [LAYOUT_Q5K] = "Q5K"};
+        [LAYOUT_F32] = "F32", [LAYOUT_F16] = "F16", [LAYOUT_BF16] = "BF16", [LAYOUT_Q4] = "Q4",
+        [LAYOUT_Q8] = "Q8",   [LAYOUT_Q6] = "Q6",   [LAYOUT_Q5] = "Q5",     [LAYOUT_Q4K] = "Q4K",
+        [LAYOUT_Q5K] = "Q5K", [LAYOUT_Q8S] = "Q8S", [LAYOUT_Q2] = "Q2"};
     const char *name = plan_entry_name(entry);
     bool known = entry->layout >= 0 && (size_t)entry->layout < sizeof layouts / sizeof layouts[0];
     if (entry->kind == ENTRY_MATMUL)

@@ -1,9 +1,11 @@
+/* Four consecutive elements of a lane are four bytes in the file and four bytes of a vector: all work is done on words
+ * of four bytes, whose bytes do not touch each other. A block's eight lanes are packed one after the other, so that it
+ * is written while it is in the nearest cache. */
 #include "npu/opencl/pack.h"
 
 #include <string.h>
 
 #include "kernels/op_entry.h"
-#include "npu/dequantize.h"
 #include "npu/gguf.h"
 #include "npu/half.h"
 
@@ -42,8 +44,10 @@ bool pack_layout(uint32_t type, int *layout)
         *layout = LAYOUT_Q5K;
         return true;
     case TENSOR_Q2_K:
+        *layout = LAYOUT_Q2;
+        return true;
     case TENSOR_IQ4_XS:
-        *layout = LAYOUT_F32;
+        *layout = LAYOUT_Q8S;
         return true;
     default:
         return false;
@@ -59,6 +63,8 @@ bool pack_layout_is_quantized(int layout)
 static size_t block_bytes(int layout)
 {
     switch (layout) {
+    case LAYOUT_Q2:
+        return 128;
     case LAYOUT_Q4:
         return 160;
     case LAYOUT_Q5:
@@ -68,6 +74,7 @@ static size_t block_bytes(int layout)
     case LAYOUT_Q5K:
         return 224;
     case LAYOUT_Q8:
+    case LAYOUT_Q8S:
         return 288;
     default:
         return 0;
@@ -87,219 +94,330 @@ size_t pack_bytes(int layout, int64_t n_in, int64_t n_out)
     return (tiles * pack_tile_bytes(layout, n_in) + 63) / 64 * 64;
 }
 
-static void put16(uint8_t *to, int lane, uint16_t value)
+static inline uint32_t word_at(const uint8_t *from, int index)
 {
-    memcpy(to + 2 * lane, &value, 2);
+    uint32_t word;
+    memcpy(&word, from + 4 * index, 4);
+    return word;
 }
 
-/* Byte of element k (0..31) of a lane among vectors that hold 4 elements of 8 lanes each. */
-static int vector_byte(int lane, int k)
+static inline uint16_t half_at(const uint8_t *from)
 {
-    return 32 * (k / 4) + 4 * lane + k % 4;
+    uint16_t half;
+    memcpy(&half, from, 2);
+    return half;
 }
 
-static void pack_q4_block(uint32_t type, const uint8_t *from, int lane, uint8_t *to)
+/* Four elements of a lane to vector number `vector`. */
+static inline void put_word(uint8_t *to, int vector, int lane, uint32_t word)
 {
-    uint16_t d, m;
-    memcpy(&d, from, 2);
-    from += 2;
-    if (type == TENSOR_Q4_1) {
-        memcpy(&m, from, 2);
-        from += 2;
-    } else {
-        m = float_to_half(-8.0f * half_to_float(d)); /* exact but at the ends of the half range */
+    memcpy(to + 32 * vector + 4 * lane, &word, 4);
+}
+
+static inline void put_half(uint8_t *to, int lane, uint16_t half)
+{
+    memcpy(to + 2 * lane, &half, 2);
+}
+
+/* The same byte in all four. */
+static inline uint32_t all(uint32_t byte)
+{
+    return byte * 0x01010101u;
+}
+
+/* Packs 32 elements of a lane: block `part` of the ones that `from` holds. */
+typedef void block_packer(const uint8_t *from, int part, int lane, uint8_t *to);
+
+static inline void put_nibbles(const uint8_t *from, uint16_t d, uint16_t m, int lane, uint8_t *to)
+{
+    for (int j = 0; j < 4; j++) /* the file's byte k holds elements k and 16 + k, as a vector's does */
+        put_word(to, j, lane, word_at(from, j));
+    put_half(to + 128, lane, d);
+    put_half(to + 144, lane, m);
+}
+
+static inline void pack_q4_0(const uint8_t *from, int part, int lane, uint8_t *to)
+{
+    (void)part;
+    uint16_t d = half_at(from),
+             m = float_to_half(-8.0f * half_to_float(d)); /* exact but at the ends of the half range */
+    put_nibbles(from + 2, d, m, lane, to);
+}
+
+static inline void pack_q4_1(const uint8_t *from, int part, int lane, uint8_t *to)
+{
+    (void)part;
+    put_nibbles(from + 4, half_at(from), half_at(from + 2), lane, to);
+}
+
+static inline void pack_q8_0(const uint8_t *from, int part, int lane, uint8_t *to)
+{
+    (void)part;
+    for (int j = 0; j < 8; j++)
+        put_word(to, j, lane, word_at(from + 2, j));
+    put_half(to + 256, lane, half_at(from));
+}
+
+/* Values of six bits, eight words of four; sub-blocks of 16 with signed scales. */
+static inline void put_q6(const uint32_t *values, uint8_t scale0, uint8_t scale1, uint16_t d, int lane, uint8_t *to)
+{
+    uint32_t high[2] = {0, 0};
+    for (int j = 0; j < 4; j++) {
+        uint32_t first = values[j], second = values[4 + j];
+        put_word(to, j, lane, (first & all(15)) | (second & all(15)) << 4);
+        high[j / 2] |= ((first >> 4 & all(3)) | (second >> 4 & all(3)) << 2) << (4 * (j % 2));
     }
-    for (int k = 0; k < 16; k++) /* the file's byte k holds elements k and 16 + k */
-        to[vector_byte(lane, k)] = from[k];
-    put16(to + 128, lane, d);
-    put16(to + 144, lane, m);
-}
-
-static void pack_q8_block(const uint8_t *from, int lane, uint8_t *to)
-{
-    uint16_t d;
-    memcpy(&d, from, 2);
-    for (int k = 0; k < 32; k++)
-        to[vector_byte(lane, k)] = from[2 + k];
-    put16(to + 256, lane, d);
+    put_word(to + 128, 0, lane, high[0]);
+    put_word(to + 128, 1, lane, high[1]);
+    to[192 + lane] = scale0;
+    to[200 + lane] = scale1;
+    put_half(to + 208, lane, d);
 }
 
 /* Source: ggml's Q6_K: 128 bytes of low nibbles, 64 of high bit pairs, 16 scales, d, for 256 elements. */
-static int q6_value(const uint8_t *super, int i)
+static inline void pack_q6_k(const uint8_t *super, int part, int lane, uint8_t *to)
 {
-    int group = i / 128, k = i % 128, quarter = k / 32, l = k % 32;
-    int low = super[group * 64 + (quarter % 2) * 32 + l] >> (quarter < 2 ? 0 : 4);
-    int high = super[128 + group * 32 + l] >> (2 * quarter);
-    return (low & 15) | (high & 3) << 4;
+    const uint8_t *low = super + part / 4 * 64 + part % 2 * 32, *high = super + 128 + part / 4 * 32;
+    int low_shift = part % 4 < 2 ? 0 : 4, high_shift = 2 * (part % 4);
+    uint32_t values[8];
+    for (int j = 0; j < 8; j++)
+        values[j] = (word_at(low, j) >> low_shift & all(15)) | (word_at(high, j) >> high_shift & all(3)) << 4;
+    put_q6(values, super[192 + 2 * part], super[193 + 2 * part], half_at(super + 208), lane, to);
 }
 
-/* Sub-blocks of 16 with values of six bits and signed scales. */
-static void put_q6_block(const int *values, int8_t scale0, int8_t scale1, uint16_t d, int lane, uint8_t *to)
+/* Scale i of Q3_K: six bits with an offset of 32. */
+static inline uint8_t q3_scale(const uint8_t *packed, int i)
 {
-    for (int k = 0; k < 16; k++) {
-        int first = values[k], second = values[16 + k], j = k / 4;
-        to[vector_byte(lane, k)] = (uint8_t)((first & 15) | (second & 15) << 4);
-        to[128 + 32 * (j / 2) + 4 * lane + k % 4] |=
-            (uint8_t)(((first >> 4) | (second >> 4) << 2) << (4 * (j % 2)));
+    int low = i < 8 ? packed[i] & 15 : packed[i - 8] >> 4;
+    int high = packed[8 + i % 4] >> (2 * (i / 4)) & 3;
+    return (uint8_t)((low | high << 4) - 32);
+}
+
+/* Source: ggml's Q3_K: 32 bytes of high bits, 64 of low bit pairs, 12 of 16 six-bit scales, d. A value is its two low bits,
+ * less 4 where the high bit is clear: its three bits less 4, which as six bits less 32 are the three bits plus 28. */
+static inline void pack_q3_k(const uint8_t *super, int part, int lane, uint8_t *to)
+{
+    const uint8_t *low = super + 32 + part / 4 * 32;
+    uint32_t values[8];
+    for (int j = 0; j < 8; j++) {
+        uint32_t three = (word_at(low, j) >> (2 * (part % 4)) & all(3)) | (word_at(super, j) >> part & all(1)) << 2;
+        values[j] = three + all(28);
     }
-    to[192 + lane] = (uint8_t)scale0;
-    to[200 + lane] = (uint8_t)scale1;
-    put16(to + 208, lane, d);
+    put_q6(values, q3_scale(super + 96, 2 * part), q3_scale(super + 96, 2 * part + 1), half_at(super + 108), lane, to);
 }
 
-static void pack_q6_block(const uint8_t *super, int block, int lane, uint8_t *to)
+/* Source: ggml's Q2_K: 16 bytes of scales (low nibble) and minima (high), 64 of bit pairs, d, dmin. */
+static inline void pack_q2_k(const uint8_t *super, int part, int lane, uint8_t *to)
 {
-    int values[32];
-    uint16_t d;
-    for (int k = 0; k < 32; k++)
-        values[k] = q6_value(super, block * 32 + k);
-    memcpy(&d, super + 208, 2);
-    put_q6_block(values, (int8_t)super[192 + block * 2], (int8_t)super[192 + block * 2 + 1], d, lane, to);
-}
-
-/* Source: ggml's Q3_K: 32 bytes of high bits, 64 of low bit pairs, 12 of 16 six-bit scales (offset 32), d. A value is its
- * two low bits, less 4 where the high bit is clear; d * scale * (value - 4 ...) is d * scale * ((value + 28) - 32). */
-static void pack_q3_block(const uint8_t *super, int block, int lane, uint8_t *to)
-{
-    int values[32];
-    int8_t scales[2];
-    uint16_t d;
-    for (int k = 0; k < 32; k++) {
-        int i = block * 32 + k, group = i / 128, quarter = i % 128 / 32;
-        int low = super[32 + group * 32 + k] >> (2 * quarter) & 3;
-        int high = super[k] >> (group * 4 + quarter) & 1;
-        values[k] = low + (high ? 0 : -4) + 32;
-    }
+    const uint8_t *pairs = super + 16 + part / 4 * 32;
+    uint8_t first = super[2 * part], second = super[2 * part + 1];
     for (int half = 0; half < 2; half++) {
-        int i = block * 2 + half;
-        const uint8_t *packed = super + 96;
-        int low = i < 8 ? packed[i] & 15 : packed[i - 8] >> 4;
-        int high = packed[8 + i % 4] >> (2 * (i / 4)) & 3;
-        scales[half] = (int8_t)((low | high << 4) - 32);
+        uint32_t word = 0;
+        for (int j = 0; j < 4; j++)
+            word |= (word_at(pairs, 4 * half + j) >> (2 * (part % 4)) & all(3)) << (2 * j);
+        put_word(to, half, lane, word);
     }
-    memcpy(&d, super + 108, 2);
-    put_q6_block(values, scales[0], scales[1], d, lane, to);
+    put_half(to + 64, lane, half_at(super + 80));
+    put_half(to + 80, lane, half_at(super + 82) ^ 0x8000); /* subtracted */
+    to[96 + lane] = (uint8_t)((first & 15) | second << 4);
+    to[104 + lane] = (uint8_t)(first >> 4 | (second & 0xf0));
+}
+
+/* Bit 4 j + i of each half to bit j of nibble i, then the nibbles of the halves side by side in byte i. */
+static inline uint32_t fifth_bits(uint32_t bits)
+{
+    uint32_t swapped = (bits ^ bits >> 3) & 0x0a0a0a0au;
+    bits ^= swapped ^ swapped << 3;
+    swapped = (bits ^ bits >> 6) & 0x00cc00ccu;
+    bits ^= swapped ^ swapped << 6;
+    uint32_t low = bits & 0xffff, high = bits >> 16;
+    low = (low | low << 8) & 0x00ff00ffu;
+    low = (low | low << 4) & 0x0f0f0f0fu;
+    high = (high | high << 8) & 0x00ff00ffu;
+    high = (high | high << 4) & 0x0f0f0f0fu;
+    return low | high << 4;
 }
 
 /* Source: ggml's Q5_0 and Q5_1: d (, m), 4 bytes of high bits, 16 of nibbles. */
-static void pack_q5_block(uint32_t type, const uint8_t *from, int lane, uint8_t *to)
+static inline void put_q5(const uint8_t *bits, uint16_t d, uint16_t m, int lane, uint8_t *to)
 {
-    uint16_t d, m;
-    uint32_t high;
-    memcpy(&d, from, 2);
-    from += 2;
-    if (type == TENSOR_Q5_1) {
-        memcpy(&m, from, 2);
-        from += 2;
-    } else {
-        m = float_to_half(-16.0f * half_to_float(d));
-    }
-    memcpy(&high, from, 4);
-    from += 4;
-    for (int k = 0; k < 16; k++) {
-        to[vector_byte(lane, k)] = from[k];
-        to[128 + 4 * lane + k % 4] |= (uint8_t)((high >> k & 1) << (k / 4) | (high >> (16 + k) & 1) << (4 + k / 4));
-    }
-    put16(to + 160, lane, d);
-    put16(to + 176, lane, m);
+    for (int j = 0; j < 4; j++)
+        put_word(to, j, lane, word_at(bits + 4, j));
+    put_word(to, 4, lane, fifth_bits(word_at(bits, 0)));
+    put_half(to + 160, lane, d);
+    put_half(to + 176, lane, m);
+}
+
+static inline void pack_q5_0(const uint8_t *from, int part, int lane, uint8_t *to)
+{
+    (void)part;
+    uint16_t d = half_at(from);
+    put_q5(from + 2, d, float_to_half(-16.0f * half_to_float(d)), lane, to);
+}
+
+static inline void pack_q5_1(const uint8_t *from, int part, int lane, uint8_t *to)
+{
+    (void)part;
+    put_q5(from + 4, half_at(from), half_at(from + 2), lane, to);
 }
 
 /* Source: ggml's Q4_K and Q5_K: d, dmin, 12 bytes of 8 six-bit scales and minima, (32 of high bits,) 128 of nibbles. */
-static void pack_k_block(const uint8_t *super, int block, bool five, int lane, uint8_t *to)
+static inline void put_k_nibbles(const uint8_t *nibbles, int part, int lane, uint8_t *to)
 {
-    const uint8_t *scales = super + 4, *high = super + 16, *nibbles = super + (five ? 48 : 16);
-    uint16_t d, m;
-    memcpy(&d, super, 2);
-    memcpy(&m, super + 2, 2);
-    m ^= 0x8000; /* subtracted */
-    uint8_t s, t;
-    if (block < 4) {
-        s = scales[block] & 63;
-        t = scales[block + 4] & 63;
-    } else {
-        s = (uint8_t)((scales[block + 4] & 15) | (scales[block - 4] >> 6) << 4);
-        t = (uint8_t)(scales[block + 4] >> 4 | (scales[block] >> 6) << 4);
-    }
-    for (int k = 0; k < 16; k++) {
-        uint8_t first = nibbles[block / 2 * 32 + k], second = nibbles[block / 2 * 32 + 16 + k];
-        int shift = block % 2 * 4;
-        to[vector_byte(lane, k)] = (uint8_t)((first >> shift & 15) | (second >> shift & 15) << 4);
-        if (five)
-            to[128 + 4 * lane + k % 4] |=
-                (uint8_t)((high[k] >> block & 1) << (k / 4) | (high[16 + k] >> block & 1) << (4 + k / 4));
-    }
-    uint8_t *tail = to + (five ? 160 : 128);
-    put16(tail, lane, d);
-    put16(tail + 16, lane, m);
-    tail[32 + lane] = s;
-    tail[40 + lane] = t;
+    const uint8_t *from = nibbles + part / 2 * 32;
+    int shift = part % 2 * 4;
+    for (int j = 0; j < 4; j++)
+        put_word(to, j, lane, (word_at(from, j) >> shift & all(15)) | (word_at(from, 4 + j) >> shift & all(15)) << 4);
 }
 
-/* Source: ggml's IQ4_NL: d, 16 bytes of nibbles that index a table of int8 values. */
-static void pack_iq4_block(const uint8_t *from, int lane, uint8_t *to)
+static inline void put_k_scales(const uint8_t *super, int part, int lane, uint8_t *to)
+{
+    const uint8_t *scales = super + 4;
+    uint8_t s, t;
+    if (part < 4) {
+        s = scales[part] & 63;
+        t = scales[part + 4] & 63;
+    } else {
+        s = (uint8_t)((scales[part + 4] & 15) | (scales[part - 4] >> 6) << 4);
+        t = (uint8_t)(scales[part + 4] >> 4 | (scales[part] >> 6) << 4);
+    }
+    put_half(to, lane, half_at(super));
+    put_half(to + 16, lane, half_at(super + 2) ^ 0x8000); /* subtracted */
+    to[32 + lane] = s;
+    to[40 + lane] = t;
+}
+
+static inline void pack_q4_k(const uint8_t *super, int part, int lane, uint8_t *to)
+{
+    put_k_nibbles(super + 16, part, lane, to);
+    put_k_scales(super, part, lane, to + 128);
+}
+
+static inline void pack_q5_k(const uint8_t *super, int part, int lane, uint8_t *to)
+{
+    uint32_t fifth = 0;
+    put_k_nibbles(super + 48, part, lane, to);
+    for (int j = 0; j < 8; j++)
+        fifth |= (word_at(super + 16, j) >> part & all(1)) << j;
+    put_word(to, 4, lane, fifth);
+    put_k_scales(super, part, lane, to + 160);
+}
+
+/* Nibbles that index a table of int8 values, in IQ4_NL and IQ4_XS. */
+static inline void put_table_values(const uint8_t *nibbles, int lane, uint8_t *to)
 {
     static const int8_t table[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-    uint16_t d;
-    memcpy(&d, from, 2);
-    for (int k = 0; k < 32; k++)
-        to[vector_byte(lane, k)] = (uint8_t)table[from[2 + k % 16] >> (k < 16 ? 0 : 4) & 15];
-    put16(to + 256, lane, d);
+    for (int j = 0; j < 4; j++) {
+        uint8_t *low = to + 32 * j + 4 * lane, *high = low + 128;
+        for (int k = 0; k < 4; k++) {
+            low[k] = (uint8_t)table[nibbles[4 * j + k] & 15];
+            high[k] = (uint8_t)table[nibbles[4 * j + k] >> 4];
+        }
+    }
 }
 
-static void pack_block(uint32_t type, const uint8_t *row, int64_t block, int lane, uint8_t *to)
+/* Source: ggml's IQ4_NL: d, 16 bytes of nibbles. */
+static inline void pack_iq4_nl(const uint8_t *from, int part, int lane, uint8_t *to)
 {
-    int64_t elements = tensor_type_block_elements(type), bytes = tensor_type_block_bytes(type);
-    const uint8_t *from = row + block * 32 / elements * bytes;
-    int part = (int)(block % (elements / 32));
-    switch (type) {
-    case TENSOR_Q8_0:
-        pack_q8_block(from, lane, to);
+    (void)part;
+    put_table_values(from + 2, lane, to);
+    put_half(to + 256, lane, half_at(from));
+}
+
+/* Source: ggml's IQ4_XS: d, 2 bytes of high bit pairs and 4 of low nibbles of 8 scales with an offset of 32, 128 of nibbles. */
+static inline void pack_iq4_xs(const uint8_t *super, int part, int lane, uint8_t *to)
+{
+    int low = super[4 + part / 2] >> (4 * (part % 2)) & 15, high = super[2 + part / 4] >> (2 * (part % 4)) & 3;
+    put_table_values(super + 8 + 16 * part, lane, to);
+    put_half(to + 256, lane, half_at(super));
+    to[272 + lane] = (uint8_t)((low | high << 4) - 32);
+}
+
+/* A tile's rows in the file; those past the last one are NULL. */
+struct tile_rows {
+    const uint8_t *rows[PACK_TILE_ROWS];
+};
+
+/* Inlined with each packer, so that its loops are compiled for it. */
+static inline __attribute__((always_inline)) void pack_blocks(const struct tile_rows *from, const struct weight *weight,
+                                                              size_t bytes, block_packer *pack, uint8_t *tile)
+{
+    int parts = tensor_type_block_elements(weight->type) / 32, from_bytes = tensor_type_block_bytes(weight->type);
+    int64_t n = weight->n_in / (32 * parts);
+    for (int64_t b = 0; b < n; b++) {
+        for (int part = 0; part < parts; part++, tile += bytes) {
+            memset(tile, 0, bytes);
+            for (int lane = 0; lane < PACK_TILE_ROWS; lane++) {
+                if (from->rows[lane] != NULL)
+                    pack(from->rows[lane] + b * from_bytes, part, lane, tile);
+            }
+        }
+    }
+}
+
+/* Numbers as they are, of 2 or 4 bytes. */
+static inline __attribute__((always_inline)) void pack_numbers(const struct tile_rows *from, int64_t n, size_t bytes,
+                                                               uint8_t *tile)
+{
+    for (int lane = 0; lane < PACK_TILE_ROWS; lane++) {
+        const uint8_t *row = from->rows[lane];
+        for (int64_t i = 0; i < n; i++) {
+            uint8_t *to = tile + ((size_t)i * PACK_TILE_ROWS + (size_t)lane) * bytes;
+            if (row != NULL)
+                memcpy(to, row + (size_t)i * bytes, bytes);
+            else
+                memset(to, 0, bytes);
+        }
+    }
+}
+
+static void pack_tile(const struct tile_rows *from, const struct weight *weight, int layout, uint8_t *tile)
+{
+    size_t bytes = block_bytes(layout);
+    switch (weight->type) {
+    case TENSOR_F32:
+        pack_numbers(from, weight->n_in, 4, tile);
         break;
-    case TENSOR_IQ4_NL:
-        pack_iq4_block(from, lane, to);
+    case TENSOR_F16:
+    case TENSOR_BF16:
+        pack_numbers(from, weight->n_in, 2, tile);
+        break;
+    case TENSOR_Q4_0:
+        pack_blocks(from, weight, bytes, pack_q4_0, tile);
+        break;
+    case TENSOR_Q4_1:
+        pack_blocks(from, weight, bytes, pack_q4_1, tile);
         break;
     case TENSOR_Q5_0:
+        pack_blocks(from, weight, bytes, pack_q5_0, tile);
+        break;
     case TENSOR_Q5_1:
-        pack_q5_block(type, from, lane, to);
+        pack_blocks(from, weight, bytes, pack_q5_1, tile);
+        break;
+    case TENSOR_Q8_0:
+        pack_blocks(from, weight, bytes, pack_q8_0, tile);
+        break;
+    case TENSOR_Q2_K:
+        pack_blocks(from, weight, bytes, pack_q2_k, tile);
         break;
     case TENSOR_Q3_K:
-        pack_q3_block(from, part, lane, to);
+        pack_blocks(from, weight, bytes, pack_q3_k, tile);
         break;
     case TENSOR_Q4_K:
+        pack_blocks(from, weight, bytes, pack_q4_k, tile);
+        break;
     case TENSOR_Q5_K:
-        pack_k_block(from, part, type == TENSOR_Q5_K, lane, to);
+        pack_blocks(from, weight, bytes, pack_q5_k, tile);
         break;
     case TENSOR_Q6_K:
-        pack_q6_block(from, part, lane, to);
+        pack_blocks(from, weight, bytes, pack_q6_k, tile);
         break;
-    default:
-        pack_q4_block(type, from, lane, to);
+    case TENSOR_IQ4_NL:
+        pack_blocks(from, weight, bytes, pack_iq4_nl, tile);
         break;
-    }
-}
-
-/* Floats, as they are or dequantized a block at a time. */
-static void pack_floats(const struct weight *weight, const uint8_t *row, int lane, uint8_t *tile)
-{
-    float values[256];
-    int64_t elements = tensor_type_block_elements(weight->type), bytes = tensor_type_block_bytes(weight->type);
-    for (int64_t i = 0; i < weight->n_in; i += elements) {
-        dequantize_row(weight->type, row + i / elements * bytes, values, elements);
-        for (int64_t k = 0; k < elements; k++)
-            memcpy(tile + ((i + k) * 8 + lane) * 4, &values[k], 4);
-    }
-}
-
-static void pack_row(const struct weight *weight, int layout, const uint8_t *row, int lane, uint8_t *tile)
-{
-    if (pack_layout_is_quantized(layout)) {
-        for (int64_t b = 0; b < weight->n_in / 32; b++)
-            pack_block(weight->type, row, b, lane, tile + (size_t)b * block_bytes(layout));
-    } else if (layout == LAYOUT_F32) {
-        pack_floats(weight, row, lane, tile);
-    } else {
-        for (int64_t i = 0; i < weight->n_in; i++)
-            memcpy(tile + (i * 8 + lane) * 2, row + i * 2, 2);
+    case TENSOR_IQ4_XS:
+        pack_blocks(from, weight, bytes, pack_iq4_xs, tile);
+        break;
     }
 }
 
@@ -309,12 +427,11 @@ void pack_tiles(const struct weight *weight, int layout, int64_t first, int64_t 
     size_t row_bytes = (size_t)(weight->n_in / tensor_type_block_elements(weight->type)) *
                        (size_t)tensor_type_block_bytes(weight->type);
     for (int64_t tile = first; tile < last; tile++) {
-        uint8_t *at = to + (size_t)tile * tile_bytes;
-        memset(at, 0, tile_bytes);
+        struct tile_rows from;
         for (int lane = 0; lane < PACK_TILE_ROWS; lane++) {
             int64_t row = tile * PACK_TILE_ROWS + lane;
-            if (row < weight->n_out)
-                pack_row(weight, layout, (const uint8_t *)weight->data + (size_t)row * row_bytes, lane, at);
+            from.rows[lane] = row < weight->n_out ? (const uint8_t *)weight->data + (size_t)row * row_bytes : NULL;
         }
+        pack_tile(&from, weight, layout, to + (size_t)tile * tile_bytes);
     }
 }

@@ -30,8 +30,17 @@
  *   LAYOUT_Q5K   224 bytes a block:
  *                | v0 v1 v2 v3 u as LAYOUT_Q5 | d | m | s | t | 16 of padding |
  *
- * Types without a layout of their own go where they fit exactly: Q3_K to LAYOUT_Q6, IQ4_NL to LAYOUT_Q8; Q2_K and IQ4_XS
- * to LAYOUT_F32, at eight times their size.
+ *   LAYOUT_Q8S   288 bytes a block:
+ *                | v0 ... v7 d as LAYOUT_Q8 | s: int8[8] | 8 bytes of padding |
+ *                element = d * s * value
+ *
+ *   LAYOUT_Q2    128 bytes a block:
+ *                | v0 v1 : two bits an element, 16h+4j.. of half h in v_h from bit 2j | d: half[8] | m: half[8] |
+ *                  s: uint8[8], a nibble for each half, the first one low | t: uint8[8], likewise | 16 of padding |
+ *                element = d * s * value + m * t
+ *
+ * Types without a layout of their own go where they fit exactly: Q3_K to LAYOUT_Q6, IQ4_NL to LAYOUT_Q8, IQ4_XS to
+ * LAYOUT_Q8S.
  *
  * All block sizes are multiples of 32 bytes, for aligned vector loads. */
 #ifndef NPU_OPENCL_PACK_H

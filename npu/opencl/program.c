@@ -16,7 +16,7 @@
 /* In the order in which they build on each other; x86/ replaces the portable file of the same name. */
 static const char *const step_sources[] = {
     "common.cl",    "prefetch.cl",  "norm.cl",      "heads.cl",     "gated.cl",  "elementwise.cl",
-    "select.cl",    "matmul_q4.cl", "matmul_q8.cl", "matmul_q6.cl", "matmul_q5.cl", "matmul_q4k.cl", "matmul_q5k.cl", "matmul.cl", "embed.cl",
+    "select.cl",    "matmul_q4.cl", "matmul_q8.cl", "matmul_q6.cl", "matmul_q5.cl", "matmul_q4k.cl", "matmul_q5k.cl", "matmul_q2.cl", "matmul.cl", "embed.cl",
     "attention.cl", "spin.cl",      "barrier.cl",   "run_ops.cl",   "probe.cl",  NULL};
 static const char *const probe_sources[] = {"spin.cl", "barrier.cl", "probe.cl", NULL};
 static const char *const roof_sources[] = {"roof.cl", "roof_int8.cl", NULL};

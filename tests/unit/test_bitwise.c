@@ -259,6 +259,24 @@ static void quantized_weights_keep_the_promise(void **state)
     check_random_model(&config, "a llama of Q4_1, Q8_0 and Q6_K");
 }
 
+static void k_types_keep_the_promise(void **state)
+{
+    (void)state;
+    struct random_model_config config = larger();
+    config.n_heads = 4;
+    config.n_kv_heads = 2;
+    config.n_ff = 512;
+    config.mixed_types = true;
+    config.matrix_type = TENSOR_Q2_K;
+    config.down_type = TENSOR_IQ4_XS;
+    config.table_type = TENSOR_Q5_K;
+    check_random_model(&config, "a llama of Q2_K, IQ4_XS and Q5_K");
+    config.matrix_type = TENSOR_Q4_K;
+    config.down_type = TENSOR_Q5_1;
+    config.table_type = TENSOR_Q3_K;
+    check_random_model(&config, "a llama of Q4_K, Q5_1 and Q3_K");
+}
+
 static void sliding_windows_keep_the_promise(void **state)
 {
     (void)state;
@@ -291,6 +309,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(float_weights_keep_the_promise),
         cmocka_unit_test(quantized_weights_keep_the_promise),
+        cmocka_unit_test(k_types_keep_the_promise),
         cmocka_unit_test(sliding_windows_keep_the_promise),
         cmocka_unit_test(a_real_model_keeps_the_promise),
     };

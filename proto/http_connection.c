@@ -193,7 +193,7 @@ static void on_shut(uv_shutdown_t *shutdown, int status)
     struct http_connection *connection = shutdown->handle->data;
     if (connection->closing)
         return;
-    if (status < 0 || connection->eof) {
+    if (status < 0 || connection->eof || connection->at_once) {
         connection_close(connection);
         return;
     }
@@ -217,6 +217,15 @@ void connection_finish(struct http_connection *connection)
     }
     start_reading(connection); /* and drop */
     arm(connection);
+}
+
+void connection_stop(struct http_connection *connection)
+{
+    if (connection_is_idle(connection)) {
+        connection->at_once = true; /* nothing of the client's is under way that could make it miss the last answer */
+        connection_finish(connection);
+    }
+    arm(connection); /* those that linger have less time now */
 }
 
 void connection_request_end(struct http_connection *connection)
@@ -559,6 +568,8 @@ static uint64_t lingering_deadline(const struct http_connection *connection)
     const struct http_server_options *options = &connection->server->options;
     uint64_t total = connection->phase_ms + options->linger_total_ms;
     uint64_t silence = connection->active_ms + options->linger_timeout_ms;
+    if (connection->server->stopping && options->linger_timeout_ms > HTTP_LINGER_STOPPING_MS)
+        silence = connection->active_ms + HTTP_LINGER_STOPPING_MS;
     return total < silence ? total : silence;
 }
 

@@ -12,6 +12,7 @@ enum {
     HTTP_PENDING_BYTES = 64 * 1024, /* of pipelined requests; reading stops there */
     HTTP_OUTPUT_BYTES = 256 * 1024, /* queued; a pipelined request waits for less */
     HTTP_PROBE_MS = 5000, /* between questions whether a half-closed client is still there */
+    HTTP_LINGER_STOPPING_MS = 200, /* instead of linger_timeout_ms once the server stops */
 };
 
 enum connection_state {
@@ -39,6 +40,7 @@ struct http_connection {
     bool reading, eof, closing;
     bool resume; /* pending bytes are to be looked at from the timer, not from inside a handler's call */
     bool processing; /* inside connection_receive */
+    bool at_once; /* when all is written it closes, without a look at what the client still sends */
     bool peer_done; /* the client has closed its sending side */
 
     struct http_parser parser;
@@ -122,6 +124,8 @@ void connection_request_end(struct http_connection *connection);
 bool connection_is_idle(const struct http_connection *connection);
 /* For a connection without a request: writes what is queued, then closes. */
 void connection_finish(struct http_connection *connection);
+/* The server stops: ends the connection if it is idle, and lets those that have had their answers not wait for long. */
+void connection_stop(struct http_connection *connection);
 
 /* http_peer.c: a second look at the client's socket while the stream itself is not being read. */
 struct peer_watch;

@@ -236,10 +236,8 @@ void http_server_stop(struct http_server *server, uint64_t grace_ms, void (*on_s
                 uv_close(&server->listeners[i]->handle.any, on_listener_closed);
         }
         for (struct http_connection *connection = server->connections; connection != NULL;
-             connection = connection->next) {
-            if (connection_is_idle(connection))
-                connection_finish(connection);
-        }
+             connection = connection->next)
+            connection_stop(connection);
     }
     if (!server->stop_timer_open)
         return;

@@ -351,6 +351,31 @@ static void stopping_lets_running_requests_finish(void **state)
     assert_int_equal(uv_loop_close(&f.loop), 0);
 }
 
+static void stopping_waits_for_no_client_that_keeps_its_connection(void **state)
+{
+    (void)state;
+    struct http_fixture f;
+    struct http_server_options options;
+    http_fixture_options(&options);
+    options.linger_timeout_ms = options.linger_total_ms = options.idle_timeout_ms = 3600 * 1000;
+    http_fixture_start(&f, &options, "127.0.0.1:0");
+    int fresh = http_fixture_connect(&f), used = http_fixture_connect(&f), running = http_fixture_connect(&f);
+    http_fixture_send(&f, used, "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n");
+    http_fixture_receive(&f, used, "hello");
+    http_fixture_send(&f, running, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+    http_fixture_wait(&f, &f.n_handled, 2);
+    http_fixture_wait_connections(&f, 3);
+    http_server_stop(f.server, 3600 * 1000, http_fixture_on_stopped, &f);
+    http_response_end(f.held);
+    uv_run(&f.loop, UV_RUN_DEFAULT); /* an hour, if anybody were waited for */
+    assert_true(f.stopped);
+    http_server_destroy(f.server);
+    assert_int_equal(uv_loop_close(&f.loop), 0);
+    close(fresh);
+    close(used);
+    close(running);
+}
+
 static void stopping_ends_what_does_not_finish_in_time(void **state)
 {
     (void)state;
@@ -392,6 +417,7 @@ int main(void)
         cmocka_unit_test(unix_sockets_are_served_and_removed),
         TEST(wrong_addresses_are_named),
         cmocka_unit_test(stopping_lets_running_requests_finish),
+        cmocka_unit_test(stopping_waits_for_no_client_that_keeps_its_connection),
         cmocka_unit_test(stopping_ends_what_does_not_finish_in_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -358,6 +358,13 @@ static void prepare(uv_work_t *work)
     answer->form->prepare(answer);
 }
 
+static void end_before_begun(struct answer *answer)
+{
+    set_outcome(answer, OUTCOME_CLIENT_GONE);
+    log_info(answer->service->log, "%s: client gone before it began", answer->id);
+    destroy(answer);
+}
+
 static void on_prepared(uv_work_t *work, int status)
 {
     struct answer *answer = work->data;
@@ -365,9 +372,7 @@ static void on_prepared(uv_work_t *work, int status)
     free(answer->body);
     answer->body = NULL;
     if (answer->http == NULL || status != 0) { /* the client left, or the work was cancelled for that reason */
-        set_outcome(answer, OUTCOME_CLIENT_GONE);
-        log_info(answer->service->log, "%s: client gone before it began", answer->id);
-        destroy(answer);
+        end_before_begun(answer);
         return;
     }
     if (answer->error.kind != API_ERROR_NONE) {
@@ -375,6 +380,11 @@ static void on_prepared(uv_work_t *work, int status)
         log_info(answer->service->log, "%s: refused, %d: %s", answer->id, api_error_status(error.kind), error.message);
         fail(answer, &error, 0, api_error_status(error.kind) < 500 ? OUTCOME_REFUSED : OUTCOME_OUT_OF_MEMORY);
         destroy(answer);
+        return;
+    }
+    if (answer->awaits) {
+        answer->awaits = false;
+        answer->form->fetch(answer);
         return;
     }
     answer->n_running = answer->n_choices;
@@ -386,13 +396,34 @@ static void on_prepared(uv_work_t *work, int status)
     }
 }
 
+static bool queue_work(struct answer *answer)
+{
+    answer->work.data = answer;
+    answer->working = uv_queue_work(answer->service->loop, &answer->work, prepare, on_prepared) == 0;
+    return answer->working;
+}
+
+static void fail_to_begin(struct answer *answer)
+{
+    struct api_error error;
+    api_error_set(&error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the request");
+    fail(answer, &error, 0, OUTCOME_OUT_OF_MEMORY);
+    destroy(answer);
+}
+
+void answer_go_on(struct answer *answer)
+{
+    if (answer->http == NULL)
+        end_before_begun(answer);
+    else if (!queue_work(answer))
+        fail_to_begin(answer);
+}
+
 void answer_begin(struct http_request *http, struct service *service, const struct answer_form *form)
 {
     struct answer *answer = calloc(1, form->bytes);
-    struct api_error error;
-    api_error_set(&error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the request");
     if (answer == NULL) {
-        http_response_send_error(http, &error);
+        service_send_json(http, NULL, 0);
         return;
     }
     answer->service = service;
@@ -403,12 +434,8 @@ void answer_begin(struct http_request *http, struct service *service, const stru
     service_set_id(answer->id, sizeof answer->id, form->id_prefix);
     service_request_begun(service);
     answer->body = http_request_take_body(http, &answer->body_length);
-    answer->work.data = answer;
-    if (answer->body == NULL || uv_queue_work(service->loop, &answer->work, prepare, on_prepared) != 0) {
-        fail(answer, &error, 0, OUTCOME_OUT_OF_MEMORY);
-        destroy(answer);
-        return;
-    }
-    answer->working = true;
-    http_request_set_on_gone(http, on_gone, answer);
+    if (answer->body != NULL && queue_work(answer))
+        http_request_set_on_gone(http, on_gone, answer);
+    else
+        fail_to_begin(answer);
 }

@@ -23,6 +23,7 @@ struct service;
     X(COMPLETIONS, "completions")                                                                                      \
     X(PREFILL, "prefill")                                                                                              \
     X(CHAT, "chat")                                                                                                    \
+    X(RESPONSES, "responses")                                                                                          \
     X(EMBEDDINGS, "embeddings")
 
 enum service_endpoint {
@@ -43,8 +44,11 @@ struct answer_form {
     enum request_outcome read_outcome; /* then: what it is called when it has ended well */
 
     /* Worker thread: from answer->body to choices that are ready to submit, see answer_create_choices. False:
-     * answer->error is set. */
+     * answer->error is set. True with answer->awaits: fetch is to be called, then prepare again. */
     bool (*prepare)(struct answer *answer);
+    /* Loop thread: prepare has set answer->awaits, what it needs is to be brought from elsewhere. Then answer_go_on, now or
+     * later, also when the client has gone. NULL: never. */
+    void (*fetch)(struct answer *answer);
     /* Choices have finished: the JSON of a whole answer, malloc'ed; NULL when memory is out. */
     char *(*whole)(struct answer *answer, size_t *ret_length);
     /* Of a stream: an event has come to choice, whose text before text_from was there already; last: all choices have
@@ -71,7 +75,8 @@ struct answer {
     /* The worker's while working. */
     uv_work_t work;
     bool working;
-    char *body; /* owned; NULL once prepared */
+    bool awaits; /* set by prepare */
+    char *body; /* owned; NULL once it was prepared for the first time */
     size_t body_length;
     struct api_error error; /* kind is API_ERROR_NONE when it was well prepared */
     bool is_stream; /* set by prepare */
@@ -123,6 +128,9 @@ bool answer_check_logprobs(struct answer *answer, const struct answer_plan *plan
                            int n_prompts);
 bool answer_create_choices(struct answer *answer, const struct answer_plan *plan, const struct answer_prompt *prompts,
                            int n_prompts);
+
+/* Loop thread: fetch has brought what it could. */
+void answer_go_on(struct answer *answer);
 
 /* ---- for forms: answering ---- */
 

@@ -118,6 +118,15 @@ bool chat_turn_read(struct chat_turn *turn, chat_turn_consumer *consumer, void *
     return !choice->finished || chat_parser_finish(turn->parser, on_piece, &reader);
 }
 
+int32_t chat_turn_reasoning_tokens(const struct chat_turn *turn)
+{
+    size_t thought = chat_parser_thought_bytes(turn->parser);
+    int32_t n = 0;
+    while (n < turn->choice->n_output && turn->choice->output[n].end <= thought)
+        n++;
+    return thought > 0 ? n : 0;
+}
+
 const char *chat_turn_finish_reason(const struct chat_turn *turn)
 {
     const char *reason = choice_finish_reason(turn->choice);

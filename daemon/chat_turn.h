@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "proto/chat_parser.h"
 
@@ -55,6 +56,9 @@ void chat_turn_clear(struct chat_turn *turn);
 /* Reads what the choice has got since; all of it when the choice has finished. consumer may be NULL. False: the consumer gave
  * up, or memory is out. */
 bool chat_turn_read(struct chat_turn *turn, chat_turn_consumer *consumer, void *context);
+
+/* Of the choice's tokens, those that were thinking. Once all is read. */
+int32_t chat_turn_reasoning_tokens(const struct chat_turn *turn);
 
 /* "stop", "length" or "tool_calls"; NULL while it goes on. */
 const char *chat_turn_finish_reason(const struct chat_turn *turn);

@@ -65,18 +65,17 @@ static bool parse_number(const char *text, uint64_t *ret_number)
 bool response_id_parse(struct response_id *id, const char *text)
 {
     static const char *const prefixes[] = {"resp_", "msg_", "rs_", "fc_"};
+    const char *digits = NULL;
     uint64_t created;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-        size_t length = strlen(prefixes[i]),
-               digits = strspn(text + (strncmp(text, prefixes[i], length) == 0 ? length : 0), "0123456789abcdef");
-        if (strncmp(text, prefixes[i], length) != 0 || digits < 32 || (i == 0 && strlen(text) != length + 32))
-            continue;
-        if (!parse_number(text + length, &created) || !parse_number(text + length + 16, &id->random))
-            return false;
-        id->created_us = (int64_t)created;
-        return true;
-    }
-    return false;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(text, prefixes[i], strlen(prefixes[i])) == 0)
+            digits = text + strlen(prefixes[i]);
+    if (digits == NULL || strspn(digits, "0123456789abcdef") != strlen(digits) || strlen(digits) < 32 ||
+        (text[2] == 's' && strlen(digits) != 32) || !parse_number(digits, &created) ||
+        !parse_number(digits + 16, &id->random))
+        return false;
+    id->created_us = (int64_t)created;
+    return true;
 }
 
 bool response_id_equal(const struct response_id *a, const struct response_id *b)

@@ -9,14 +9,19 @@
 #include <time.h>
 
 #include "daemon/chat_history.h"
+#include "daemon/response_store.h"
+#include "daemon/stored_responses.h"
 #include "daemon/grammar_compiler.h"
 #include "daemon/service_internal.h"
 #include "daemon/tokenizer.h"
 #include "npu/executor.h"
+#include "npu/gguf.h"
+#include "npu/model.h"
 #include "proto/openapi.h"
 
 enum {
     CHAT_HISTORY_BYTES = 64 << 20,
+    STORED_RESPONSES_BYTES = 64 << 20, /* in memory */
 };
 
 bool service_check_ready(struct service *service, struct http_request *request)
@@ -113,6 +118,12 @@ static void handle_chat(struct http_request *request, void *context)
         answer_begin(request, context, &chat_form);
 }
 
+static void handle_responses(struct http_request *request, void *context)
+{
+    if (service_check_ready(context, request))
+        answer_begin(request, context, &responses_form);
+}
+
 static void handle_embeddings(struct http_request *request, void *context)
 {
     if (service_check_ready(context, request))
@@ -146,6 +157,7 @@ static bool add_routes(struct service *service)
         {"POST", "/v1/completions", HTTP_BODY_JSON, handle_completions},
         {"POST", "/v1/prefill", HTTP_BODY_JSON, handle_prefill},
         {"POST", "/v1/chat/completions", HTTP_BODY_JSON, handle_chat},
+        {"POST", "/v1/responses", HTTP_BODY_JSON, handle_responses},
         {"POST", "/v1/embeddings", HTTP_BODY_JSON, handle_embeddings},
     };
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
@@ -153,7 +165,8 @@ static bool add_routes(struct service *service)
                                service))
             return false;
     }
-    return text_service_add_routes(service) && session_service_add_routes(service);
+    return stored_responses_add_routes(service) && text_service_add_routes(service) &&
+           session_service_add_routes(service);
 }
 
 struct service *service_create(uv_loop_t *loop, struct http_server *server, const char *model_name,
@@ -189,8 +202,11 @@ bool service_set_model(struct service *service, const struct service_model *mode
 {
     service->model = *model;
     service->chat_history = chat_history_create(model->tokenizer, CHAT_HISTORY_BYTES);
-    if (service->chat_history == NULL)
+    service->stored = response_store_create(STORED_RESPONSES_BYTES);
+    if (service->chat_history == NULL || service->stored == NULL)
         return false;
+    if (model->executor->model != NULL)
+        service->model_identity = gguf_identity(model->executor->model->file);
     service->max_piece_bytes = 1;
     for (int32_t token = 0; token < tokenizer_n_vocab(model->tokenizer); token++) {
         size_t length = 0;
@@ -240,5 +256,6 @@ void service_destroy(struct service *service)
         return;
     grammar_compiler_destroy(service->grammars);
     chat_history_destroy(service->chat_history);
+    response_store_destroy(service->stored);
     free(service);
 }

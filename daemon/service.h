@@ -1,5 +1,5 @@
-/* The API over HTTP: GET /health, /metrics and /v1/models, POST /v1/completions, /v1/prefill and /v1/embeddings, and
- * /v1/sessions.
+/* The API over HTTP: GET /health, /metrics and /v1/models, POST /v1/completions, /v1/prefill and /v1/embeddings, chats,
+ * responses, and /v1/sessions.
  * Requests become generations of the engine, or questions to it; its events become answers. Thread: the loop's. */
 #ifndef DAEMON_SERVICE_H
 #define DAEMON_SERVICE_H

@@ -13,6 +13,7 @@
 #include "proto/http_server.h"
 
 struct chat_history;
+struct response_store;
 struct grammar_compiler;
 
 struct service {
@@ -27,6 +28,8 @@ struct service {
     size_t max_piece_bytes; /* of one token: tells prompts that are far too long without tokenizing them */
     char fingerprint[64];
     struct chat_history *chat_history; /* owned; once there is a model */
+    struct response_store *stored; /* owned; once there is a model */
+    uint64_t model_identity; /* of the model file */
     int n_active;
     uint64_t requests[N_SERVICE_ENDPOINTS][N_REQUEST_OUTCOMES]; /* ended ones, for /metrics */
     uint64_t responses[600]; /* by HTTP status */
@@ -39,6 +42,9 @@ extern const struct answer_form completion_form, prefill_form;
 
 /* chat_service.c */
 extern const struct answer_form chat_form;
+
+/* responses_service.c */
+extern const struct answer_form responses_form;
 
 /* text_service.c: /tokenize, /detokenize, and chats rendered without an answer; false when memory is out. */
 bool text_service_add_routes(struct service *service);

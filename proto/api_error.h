@@ -14,6 +14,7 @@
     X(UNSUPPORTED_PARAMETER, 400, "invalid_request_error", "unsupported_parameter")                                    \
     X(INVALID_JSON, 400, "invalid_request_error", "invalid_json")                                                      \
     X(CONTEXT_LENGTH, 400, "invalid_request_error", "context_length_exceeded")                                         \
+    X(PREVIOUS_RESPONSE_NOT_FOUND, 400, "invalid_request_error", "previous_response_not_found")                        \
     X(MALFORMED, 400, "invalid_request_error", "malformed_request")                                                    \
     X(UNAUTHORIZED, 401, "invalid_request_error", "invalid_api_key")                                                   \
     X(NOT_FOUND, 404, "invalid_request_error", "not_found")                                                            \

@@ -48,6 +48,7 @@ struct chat_parser {
     enum chat_reasoning reasoning;
     const struct style *style;
     enum section section;
+    size_t n_pushed, n_thought; /* bytes in all; up to the end of the thinking */
     char *held; /* text that is not decided */
     size_t n_held, capacity;
     struct tool_body body;
@@ -263,6 +264,7 @@ static bool take_reasoning(struct chat_parser *parser, bool *ret_go_on)
     if (!whole)
         return true;
     drop(parser, strlen(mark));
+    parser->n_thought = parser->n_pushed - parser->n_held;
     parser->thought = true;
     enter(parser, SECTION_LEAD, true);
     *ret_go_on = true;
@@ -385,6 +387,7 @@ bool chat_parser_push(struct chat_parser *parser, const char *text, size_t lengt
 {
     parser->consumer = consumer;
     parser->context = context;
+    parser->n_pushed += length;
     return length == 0 || (hold(parser, text, length) && advance(parser));
 }
 
@@ -404,4 +407,9 @@ bool chat_parser_finish(struct chat_parser *parser, chat_piece_consumer *consume
     size_t end = is_text ? parser->n_held : 0, start = is_between ? leading_space(parser->held, end) : 0;
     parser->n_held = 0;
     return tell(parser, CHAT_PIECE_CONTENT, parser->held + start, end - start);
+}
+
+size_t chat_parser_thought_bytes(const struct chat_parser *parser)
+{
+    return parser->section == SECTION_REASONING ? parser->n_pushed : parser->n_thought;
 }

@@ -52,4 +52,7 @@ bool chat_parser_push(struct chat_parser *parser, const char *text, size_t lengt
 /* The text has ended: what was held back comes. */
 bool chat_parser_finish(struct chat_parser *parser, chat_piece_consumer *consumer, void *context);
 
+/* How many bytes of the text so far, from its start, are thinking with its marks. */
+size_t chat_parser_thought_bytes(const struct chat_parser *parser);
+
 #endif

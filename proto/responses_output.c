@@ -84,15 +84,16 @@ void responses_output_destroy(struct responses_output *output)
 
 /* ---- events ---- */
 
-/* event (taken) gets its type and number. */
-static char *event_frame(struct responses_output *output, const char *type, json_t *event, size_t *ret_length)
+/* Type and number, then members (taken). */
+static char *event_frame(struct responses_output *output, const char *type, json_t *members, size_t *ret_length)
 {
     char *json = NULL, *frame = NULL;
     size_t length = 0;
-    if (event != NULL && json_object_set_new(event, "type", json_string(type)) == 0 &&
-        json_object_set_new(event, "sequence_number", json_integer(output->sequence++)) == 0)
+    json_t *event = json_pack("{s:s, s:I}", "type", type, "sequence_number", output->sequence++);
+    if (event != NULL && members != NULL && json_object_update(event, members) == 0)
         json = response_dump(json_incref(event), &length);
     json_decref(event);
+    json_decref(members);
     if (json != NULL)
         frame = sse_event(type, json, length, ret_length);
     free(json);

@@ -1,7 +1,7 @@
 """Loaded by schemathesis: what the description allows but would take long is asked for in small."""
 import schemathesis
 
-FEW = {"max_tokens": 2, "max_completion_tokens": 2, "n": 2, "timeout_ms": 2000}
+FEW = {"max_tokens": 2, "max_completion_tokens": 2, "max_output_tokens": 2, "n": 2, "timeout_ms": 2000}
 GENERATES = ("/v1/completions", "/v1/chat/completions")
 
 
@@ -17,5 +17,7 @@ def before_call(context, case, kwargs):
     for name, most in FEW.items():
         if is_count(body.get(name)):
             body[name] = min(body[name], most)
+    if case.operation.path == "/v1/responses" and "max_output_tokens" not in body:
+        body["max_output_tokens"] = 2
     if case.operation.path in GENERATES and not {"max_tokens", "max_completion_tokens"} & set(body):
         body["max_tokens"] = 2

@@ -13,7 +13,7 @@ from conftest import Daemon
 
 HERE = pathlib.Path(__file__).parent
 # Hundreds of requests, one for each edge of each field.
-LARGE = ("createChatCompletion", "createCompletion", "renderChat")
+LARGE = ("createChatCompletion", "createCompletion", "createResponse", "renderChat")
 
 
 @pytest.fixture(scope="module")

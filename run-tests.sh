@@ -68,6 +68,23 @@ fetch_chat_templates() {
     echo "the chat templates could not be downloaded: their tests will be skipped"
 }
 
+# The JSON Schema Test Suite, out of the sources of the package that validates. Nothing of it is built.
+fetch_schemas() {
+    local folder=build/schemas version
+    version=$(sed -n 's/^jsonschema==//p' tests/requirements.txt)
+    if [ -d "$folder" ]; then
+        echo "already there: JSON schemas"
+        return
+    fi
+    rm -rf build/schemas-download && mkdir -p build/schemas-download &&
+        build/venv/bin/pip download -q --disable-pip-version-check --no-deps --no-binary jsonschema \
+            -d build/schemas-download "jsonschema==$version" &&
+        tar -xzf build/schemas-download/*.tar.gz -C build/schemas-download "jsonschema-$version/json/tests" &&
+        mv "build/schemas-download/jsonschema-$version/json/tests" "$folder" &&
+        rm -rf build/schemas-download && return
+    echo "the JSON schemas could not be downloaded: their tests will be skipped"
+}
+
 build_preset() {
     say "Building: $1"
     cmake --preset "$1" >"build/$1.log" 2>&1 || { cat "build/$1.log"; fail "cmake --preset $1 failed"; }
@@ -85,6 +102,9 @@ python_environment build/venv tests/requirements.txt
 
 say "Chat templates of real models"
 fetch_chat_templates
+
+say "JSON schemas of the JSON Schema Test Suite"
+fetch_schemas
 
 say "Intel's CPU runtime, a second OpenCL driver (830 MB)"
 install_intel_runtime

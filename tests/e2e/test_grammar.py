@@ -151,7 +151,7 @@ def test_a_constrained_answer_is_the_same_beside_others(npud):
     (grammar("json_schema", {"type": "objekt"}), "grammar.value", "objekt"),
     (grammar("regex", "(a"), "grammar.value", "unclosed group"),
     (grammar("lark", 'start: "a" b'), "grammar.value", 'unknown name: "b"'),
-    (grammar("lark", 'start: "a"\n\n"b"'), "grammar.value", "3("),
+    (grammar("lark", 'start: "a"\n\n"b"'), "grammar.value", "line 3"),
     (grammar("gbnf", "root ::= x"), "grammar.type", "json_schema, json_object, regex or lark"),
     (grammar("regex"), "grammar.value", "is required"),
     (grammar("regex", 7), "grammar.value", "a string"),

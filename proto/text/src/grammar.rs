@@ -9,8 +9,8 @@ use llguidance::{regex_to_lark, JsonCompileOptions, TokenParser};
 use serde_json::{json, Value};
 
 use crate::interface::{Failure, Status};
-use crate::json_schema;
 use crate::vocabulary::Vocabulary;
+use crate::{json_schema, json_schema_check, lark_scan};
 
 /// `enum text_grammar_kind`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,8 +33,6 @@ impl Kind {
 
 const MAX_SCHEMA_BYTES: usize = 256 << 10;
 const MAX_TEXT_BYTES: usize = 64 << 10;
-/// Brackets inside one another.
-const MAX_DEPTH: usize = 128;
 /// Of the thread that compiles: parsers that call themselves need some, chains of references the more.
 const STACK_BYTES: usize = 256 << 20;
 
@@ -51,7 +49,8 @@ pub fn compile(vocabulary: &Vocabulary, kind: Kind, text: &str) -> Result<TokenP
     thread::scope(|scope| {
         let work = || compile_here(vocabulary, kind, text);
         let worker = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-        let worker = worker.map_err(|error| Failure::new(Status::Memory, format!("no thread to compile on: {error}")))?;
+        let worker =
+            worker.map_err(|error| Failure::new(Status::Memory, format!("no thread to compile on: {error}")))?;
         worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
@@ -62,9 +61,16 @@ fn compile_here(vocabulary: &Vocabulary, kind: Kind, text: &str) -> Result<Token
         Kind::JsonObject => TopLevelGrammar::from_json_schema(with_layout(json!({"type": "object"}))),
         Kind::Regex => from_regex(text)?,
         Kind::Lark => from_lark(text)?,
-        Kind::Calls => from_calls(vocabulary, json(text)?)?,
+        Kind::Calls => {
+            let description = json(text)?;
+            let grammar = from_calls(vocabulary, &description)?;
+            return build(vocabulary, grammar).map_err(|failure| fault_of_calls(vocabulary, &description, failure));
+        }
     };
-    build(vocabulary, grammar)
+    build(vocabulary, grammar).map_err(|failure| match failure.message.split_once(" (in regex): ") {
+        Some((_, said)) if kind == Kind::Regex => Failure::new(failure.status, said),
+        _ => failure,
+    })
 }
 
 pub fn build(vocabulary: &Vocabulary, grammar: TopLevelGrammar) -> Result<TokenParser, Failure> {
@@ -117,49 +123,14 @@ fn ends_with_escape(text: &str) -> bool {
 }
 
 fn from_lark(text: &str) -> Result<TopLevelGrammar, Failure> {
-    check_depth(text)?;
-    let mut grammar = GrammarWithLexer::from_lark(text.to_owned());
+    let mut grammar = GrammarWithLexer::from_lark(lark_scan::prepare(text)?);
     grammar.name = None;
     Ok(TopLevelGrammar::from_grammar(grammar))
 }
 
-/// Lark's parser calls itself for each bracket inside another. Strings, regular expressions and comments count as nothing.
-fn check_depth(text: &str) -> Result<(), Failure> {
-    let bytes = text.as_bytes();
-    let (mut depth, mut line, mut at) = (0usize, 1, 0);
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\n' => line += 1,
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            b'#' => at = end_of_line(bytes, at),
-            b'/' if bytes.get(at + 1) == Some(&b'/') => at = end_of_line(bytes, at),
-            quote @ (b'"' | b'/') => {
-                at += 1;
-                while at < bytes.len() && bytes[at] != quote {
-                    line += usize::from(bytes[at] == b'\n');
-                    at += if bytes[at] == b'\\' { 2 } else { 1 };
-                }
-            }
-            _ => {}
-        }
-        if depth > MAX_DEPTH {
-            let message = format!("line {line}: brackets are nested deeper than {MAX_DEPTH} levels");
-            return Err(Failure::new(Status::Limit, message));
-        }
-        at += 1;
-    }
-    Ok(())
-}
-
-/// The last byte before the line's end.
-fn end_of_line(bytes: &[u8], from: usize) -> usize {
-    bytes[from..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |length| from + length - 1)
-}
-
 /// {"calls": [{"begin": text, "schema": JSON Schema, "end": text}, ...], "separator": text or null}: one of the calls, or
 /// with a separator one or more. Control tokens that are written in begin, end and separator stand for themselves.
-fn from_calls(vocabulary: &Vocabulary, description: Value) -> Result<TopLevelGrammar, Failure> {
+fn from_calls(vocabulary: &Vocabulary, description: &Value) -> Result<TopLevelGrammar, Failure> {
     let invalid = |message: String| Failure::new(Status::Invalid, message);
     let calls = description["calls"].as_array().filter(|calls| !calls.is_empty());
     let calls = calls.ok_or_else(|| invalid("calls must be an array of at least one call".into()))?;
@@ -172,14 +143,25 @@ fn from_calls(vocabulary: &Vocabulary, description: Value) -> Result<TopLevelGra
         let _ = write!(lark, "{}call_{index}", if index > 0 { " | " } else { "" });
     }
     for (index, call) in calls.iter().enumerate() {
-        let text = |key: &str| call[key].as_str().ok_or_else(|| invalid(format!("calls[{index}].{key} must be a text")));
+        let text =
+            |key: &str| call[key].as_str().ok_or_else(|| invalid(format!("calls[{index}].{key} must be a text")));
         let (begin, end) = (terms(vocabulary, text("begin")?)?, terms(vocabulary, text("end")?)?);
         let schema = json_schema::prepare(call["schema"].clone())
-            .and_then(|schema| json_schema::check(&schema).map(|()| schema))
-            .map_err(|failure| Failure::new(failure.status, format!("calls[{index}].schema {}", failure.message)))?;
+            .and_then(|schema| json_schema_check::check(&schema).map(|()| schema))
+            .map_err(|failure| Failure::new(failure.status, format!("calls[{index}].schema: {}", failure.message)))?;
         let _ = write!(lark, "\ncall_{index}: {begin} arguments_{index} {end}\narguments_{index}: %json {schema}");
     }
     Ok(TopLevelGrammar::from_lark(lark))
+}
+
+/// The schema that does not compile by itself, if there is one.
+fn fault_of_calls(vocabulary: &Vocabulary, description: &Value, failure: Failure) -> Failure {
+    let calls = description["calls"].as_array().into_iter().flatten().enumerate();
+    let mut faults = calls.filter_map(|(index, call)| {
+        let fault = json_schema::compile(vocabulary, call["schema"].clone()).err()?;
+        Some(Failure::new(fault.status, format!("calls[{index}].schema: {}", fault.message)))
+    });
+    faults.next().unwrap_or(failure)
 }
 
 /// Lark for a text: strings, and control tokens by their ids.
@@ -187,7 +169,8 @@ fn terms(vocabulary: &Vocabulary, text: &str) -> Result<String, Failure> {
     let (mut lark, mut plain_from, mut at) = (String::new(), 0, 0);
     while at <= text.len() {
         let rest = &text[at..];
-        let control = vocabulary.control_tokens.iter().find(|(name, _)| !name.is_empty() && rest.starts_with(name.as_str()));
+        let control =
+            vocabulary.control_tokens.iter().find(|(name, _)| !name.is_empty() && rest.starts_with(name.as_str()));
         if (rest.is_empty() || control.is_some()) && plain_from < at {
             let quoted = Value::from(&text[plain_from..at]).to_string().replace('\u{7f}', "\\u007f");
             let _ = write!(lark, "{quoted} ");
@@ -206,9 +189,27 @@ fn terms(vocabulary: &Vocabulary, text: &str) -> Result<String, Failure> {
     Ok(lark)
 }
 
-/// Of an error of the grammar library: on one line, without what it tells for finding errors of its own.
+/// Of an error of the grammar library: on one line, without excerpts and what helps to find errors of its own.
 pub fn first_words(said: &str) -> String {
     let end = ["<state>", "<backtrace>", "<non-verbose/>"].iter().filter_map(|mark| said.find(mark)).min();
-    let lines = said[..end.unwrap_or(said.len())].lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join("; ")
+    let lines = said[..end.unwrap_or(said.len())].lines().map(str::trim);
+    let lines = lines.filter(|line| !line.chars().all(|c| c == '^' || c == ' ') && !is_excerpt(line));
+    in_plain_words(&lines.collect::<Vec<_>>().join(" "))
+}
+
+/// "  12 | text"
+fn is_excerpt(line: &str) -> bool {
+    line.split_once(" |").is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// "at 2(30): said" has line and column.
+fn in_plain_words(said: &str) -> String {
+    let place_and_rest = said.strip_prefix("at ").unwrap_or(said).split_once("): ");
+    let place = place_and_rest.and_then(|(place, rest)| Some((place.split_once('(')?, rest)));
+    match place {
+        Some(((line, column), rest)) if line.bytes().chain(column.bytes()).all(|b| b.is_ascii_digit()) => {
+            format!("line {line}, column {column}: {rest}")
+        }
+        _ => said.to_owned(),
+    }
 }

@@ -7,6 +7,8 @@ mod generation_tag;
 mod grammar;
 mod interface;
 mod json_schema;
+mod json_schema_check;
+mod lark_scan;
 mod python;
 mod python_methods;
 mod vocabulary;

@@ -35,7 +35,7 @@ const MAX_TOKEN_BYTES: usize = 1000;
 const INITIAL_LEXER_FUEL: u64 = 1_000_000;
 const STEP_LEXER_FUEL: u64 = 200_000;
 const STEP_ITEMS: usize = 50_000;
-const ROW_ITEMS: usize = 2000;
+const ROW_ITEMS: usize = 10_000;
 const LEXER_STATES: usize = 20_000;
 const GRAMMAR_SYMBOLS: usize = 200_000;
 
@@ -49,7 +49,9 @@ impl Vocabulary {
                 end_tokens.push(id as u32);
             }
             let named = is_control || ends_generation;
-            if bytes.is_empty() || bytes.len() > MAX_TOKEN_BYTES || (!named && bytes[0] == TokTrie::SPECIAL_TOKEN_MARKER)
+            if bytes.is_empty()
+                || bytes.len() > MAX_TOKEN_BYTES
+                || (!named && bytes[0] == TokTrie::SPECIAL_TOKEN_MARKER)
             {
                 words.push(Vec::new());
             } else if named {

@@ -1,0 +1,79 @@
+"""What ends under a JSON schema validates: the schemas of the JSON Schema Test Suite, walked through by chance."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import jsonschema
+import pytest
+
+BUILD = pathlib.Path(os.environ["NPUD_TEST_BUILD"])
+SUITE = pathlib.Path(os.environ["NPUD_TEST_SCHEMAS"])
+DRAFTS = {
+    "draft4": "http://json-schema.org/draft-04/schema#",
+    "draft6": "http://json-schema.org/draft-06/schema#",
+    "draft7": "http://json-schema.org/draft-07/schema#",
+    "draft2019-09": "https://json-schema.org/draft/2019-09/schema",
+    "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+}
+JSON_SCHEMA = 0  # enum text_grammar_kind
+# Patterns that Python reads otherwise than ECMA-262, which the specifications name.
+OTHERWISE_IN_PYTHON = re.compile(r'\\\\[WDS]|\\\\[pP]\{')
+
+
+def suite(draft):
+    """Name and schema of each group of tests."""
+    for path in sorted((SUITE / draft).rglob("*.json")):
+        for group in json.loads(path.read_text()):
+            schema = group["schema"]
+            if isinstance(schema, dict):
+                schema = {"$schema": DRAFTS[draft], **schema}
+            if not OTHERWISE_IN_PYTHON.search(json.dumps(schema)):
+                yield f"{path.name}: {group['description']}", schema
+
+
+class Walker:
+    """A process that answers a line with a line."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([BUILD / "tests" / "walk_grammar"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, text, kind=JSON_SCHEMA, walks=12, tokens=150):
+        question = {"kind": kind, "text": text, "walks": walks, "tokens": tokens}
+        self.process.stdin.write(json.dumps(question).encode() + b"\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def walker():
+    walker = Walker()
+    yield walker
+    walker.process.stdin.close()
+    assert walker.process.wait(10) == 0
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_what_ends_validates(walker, draft):
+    taken = ended = 0
+    for name, schema in suite(draft):
+        answer = walker.ask(json.dumps(schema))
+        if "message" in answer:
+            assert answer["status"] in ("invalid", "limit"), (name, answer)
+            assert answer["message"].startswith("at #"), (name, answer)
+            continue
+        taken += 1
+        validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
+        for text in (walk["text"] for walk in answer["walks"] if walk["stopped"]):
+            ended += 1
+            problem = jsonschema.exceptions.best_match(validator.iter_errors(json.loads(text)))
+            assert problem is None, (name, schema, text, problem)
+    # Much of each draft can be kept to (the rest has not, if, dependencies, references elsewhere, ...).
+    assert taken > len(list(suite(draft))) * 0.4 and ended > taken * 8
+
+
+def test_every_kind_of_value_is_reached(walker):
+    texts = [walk["text"] for walk in walker.ask("{}", walks=200)["walks"] if walk["stopped"]]
+    kinds = {type(json.loads(text)) for text in texts}
+    assert kinds == {dict, list, str, int, float, bool, type(None)}, kinds

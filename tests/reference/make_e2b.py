@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes a GGUF of Gemma 4 E2B's dimensions with random weights in Q4_0 (about 2.6 GB): to see how a model of that size loads
-and decodes without having its weights. It has no tokenizer; give token ids.
+and decodes without having its weights. Its tokenizer knows bytes and little else; token ids can be given, too.
 
     make_e2b.py OUTPUT.gguf     (PyPI: gguf)"""
 
@@ -76,6 +76,18 @@ def write_keys(writer):
                      [FEED_FORWARD if owns_kv(layer) else 2 * FEED_FORWARD for layer in range(LAYERS)])
 
 
+def write_tokenizer(writer):
+    tokens = ["<pad>", "<eos>", "<bos>", "<unk>"] + [f"<0x{byte:02X}>" for byte in range(256)] + ["a", "b", "ab"]
+    types = [3] * 4 + [6] * 256 + [1] * 3
+    n_filled = VOCABULARY - len(tokens)
+    writer.add_tokenizer_model("gemma4")
+    writer.add_token_list(tokens + [f"<word {i}>" for i in range(n_filled)])
+    writer.add_token_types(types + [1] * n_filled)
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(2)
+    writer.add_eos_token_id(1)
+
+
 def random_blocks(random, n_in, n_out):
     """Rows that make of unit inputs about unit outputs; the signs of the scales keep them from a common offset."""
     blocks = np.empty(n_in // 32 * n_out, BLOCK)
@@ -99,6 +111,7 @@ def main():
     random = np.random.default_rng(4)
     writer = gguf.GGUFWriter(sys.argv[1], "gemma4")
     write_keys(writer)
+    write_tokenizer(writer)
     turning = FULL_HEAD // 8  # a quarter of the pairs
     factors = np.array([1.0] * turning + [1e30] * (FULL_HEAD // 2 - turning), np.float32)
     writer.add_tensor_info("rope_freqs.weight", factors.shape, factors.dtype, factors.nbytes)

@@ -15,6 +15,11 @@
 #include "npu/opencl/pack.h"
 #include "random_model.h"
 
+static int fifth_bit(const uint8_t *block, int byte, int side, int j)
+{
+    return block[128 + byte] >> (4 * side + j) & 1;
+}
+
 static double half_of(const uint8_t *halves, int lane)
 {
     uint16_t half;
@@ -37,7 +42,7 @@ static double element_of(int layout, const uint8_t *tile, int lane, int i)
         return (double)(layout == LAYOUT_F16 ? half_to_float((uint16_t)bits) : bfloat16_to_float((uint16_t)bits));
     }
     const uint8_t *block = tile + (size_t)(i / 32) * (pack_tile_bytes(layout, 32));
-    int nibble = block[32 * j + byte] >> (4 * side) & 15, fifth = block[128 + byte] >> (4 * side + j) & 1;
+    int nibble = block[32 * j + byte] >> (4 * side) & 15;
     switch (layout) {
     case LAYOUT_Q4:
         return half_of(block + 128, lane) * nibble + half_of(block + 144, lane);
@@ -48,11 +53,12 @@ static double element_of(int layout, const uint8_t *tile, int lane, int i)
         return half_of(block + 208, lane) * (int8_t)block[192 + 8 * side + lane] * ((nibble | high << 4) - 32);
     }
     case LAYOUT_Q5:
-        return half_of(block + 160, lane) * (nibble | fifth << 4) + half_of(block + 176, lane);
+        return half_of(block + 160, lane) * (nibble | fifth_bit(block, byte, side, j) << 4) +
+               half_of(block + 176, lane);
     case LAYOUT_Q4K:
         return half_of(block + 128, lane) * block[160 + lane] * nibble + half_of(block + 144, lane) * block[168 + lane];
     case LAYOUT_Q5K:
-        return half_of(block + 160, lane) * block[192 + lane] * (nibble | fifth << 4) +
+        return half_of(block + 160, lane) * block[192 + lane] * (nibble | fifth_bit(block, byte, side, j) << 4) +
                half_of(block + 176, lane) * block[200 + lane];
     case LAYOUT_Q8S:
         return half_of(block + 256, lane) * (int8_t)block[272 + lane] * (int8_t)block[32 * (k / 4) + byte];

@@ -197,6 +197,9 @@ static json_t *all_messages(const struct responses *responses)
 static bool create_prompt(struct responses *responses)
 {
     struct answer *answer = &responses->answer;
+    if (json_array_size(responses->messages) == 0)
+        return api_error_set(&answer->error, API_ERROR_INVALID_VALUE, "input",
+                             "input says nothing: there is no message");
     json_t *messages = all_messages(responses);
     if (messages == NULL)
         return answer_out_of_memory(answer);

@@ -314,6 +314,7 @@ HELLO = {"input": "Hello."}
 
 @pytest.mark.parametrize("body, param", [
     ({}, "input"), ({"input": []}, "input"), ({"input": 3}, "input"), ({"input": ["x"]}, "input[0]"),
+    ({"input": [{"type": "reasoning", "summary": []}]}, "input"),
     ({"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
     ({"input": [{"content": "x"}]}, "input[0].role"),
     ({"input": [{"role": "user"}]}, "input[0].content"),

@@ -85,6 +85,22 @@ fetch_schemas() {
     echo "the JSON schemas could not be downloaded: their tests will be skipped"
 }
 
+# Clients for Node.js, as tests/sdk/package-lock.json lists them.
+install_node_packages() {
+    local folder=build/sdk
+    if ! command -v npm >/dev/null; then
+        echo "npm is not installed: the tests of clients for Node.js will be skipped"
+    elif cmp -s tests/sdk/package-lock.json "$folder/installed.json"; then
+        echo "already there: $folder"
+    else
+        rm -rf "$folder" && mkdir -p "$folder" && cp tests/sdk/package.json tests/sdk/package-lock.json "$folder" &&
+            (cd "$folder" && npm ci --silent --no-audit --no-fund --ignore-scripts) &&
+            cp tests/sdk/package-lock.json "$folder/installed.json" && return
+        rm -rf "$folder"
+        echo "the packages of tests/sdk could not be installed: the tests of clients for Node.js will be skipped"
+    fi
+}
+
 build_preset() {
     say "Building: $1"
     cmake --preset "$1" >"build/$1.log" 2>&1 || { cat "build/$1.log"; fail "cmake --preset $1 failed"; }
@@ -98,7 +114,13 @@ mkdir -p build
 
 say "Python packages of the tests"
 python_environment build/venv tests/requirements.txt
-[ ${#selection[@]} -gt 0 ] || python_environment build/reference-venv tests/reference/requirements.txt
+if [ ${#selection[@]} -eq 0 ]; then
+    python_environment build/reference-venv tests/reference/requirements.txt
+    python_environment build/sdk-venv tests/sdk/requirements.txt
+fi
+
+say "Clients for Node.js"
+install_node_packages
 
 say "Chat templates of real models"
 fetch_chat_templates

@@ -70,7 +70,7 @@ def test_a_call_is_answered_and_goes_back(scripted):
     [call] = choice.message.tool_calls
     assert call.type == "function" and call.id.startswith("call_") and call.function.name == "get_weather"
     assert json.loads(call.function.arguments) == ARGUMENTS
-    result = {"role": "tool", "tool_call_id": call.id, "content": "It rains. Say so: It rains. It rains. It"}
+    result = {"role": "tool", "tool_call_id": call.id, "content": "It rains. " * 12 + "It"}  # whatever the id
     answer = create(client, [{"role": "user", "content": "x"}, choice.message, result], max_tokens=4)
     assert "rains" in answer.choices[0].message.content
     assert answer.choices[0].message.tool_calls is None

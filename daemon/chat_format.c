@@ -407,6 +407,20 @@ static json_t *adapt_message(const struct chat_format *format, json_t *given)
     return NULL;
 }
 
+/* What a template may write out. */
+static json_t *adapt_tools(const json_t *tools)
+{
+    json_t *adapted = json_array();
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        json_t *function = json_object_get(json_array_get(tools, i), "function");
+        if (json_array_append_new(adapted, json_pack("{s:s, s:O}", "type", "function", "function", function)) == 0)
+            continue;
+        json_decref(adapted);
+        return NULL;
+    }
+    return adapted;
+}
+
 static json_t *create_variables(const struct chat_format *format, const struct chat_content *content)
 {
     json_t *messages = json_array(), *tools = content->tools;
@@ -424,7 +438,7 @@ static json_t *create_variables(const struct chat_format *format, const struct c
     const struct template_fields *fields = content->fields;
     json_t *variables =
         json_pack("{s:o, s:o, s:n, s:b}", "messages", messages, "tools",
-                  tools != NULL ? json_incref(tools) : json_null(), "documents", "add_generation_prompt", 1);
+                  tools != NULL ? adapt_tools(tools) : json_null(), "documents", "add_generation_prompt", 1);
     ok = ok && variables != NULL && json_object_update(variables, format->special_tokens) == 0 &&
          (fields->reasoning_effort == NULL || add_thinking(variables, fields->reasoning_effort)) &&
          (fields->variables == NULL || json_object_update(variables, fields->variables) == 0);

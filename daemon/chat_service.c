@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/answer.h"
+#include "daemon/chat_constraint.h"
 #include "daemon/chat_format.h"
 #include "daemon/chat_prompt.h"
 #include "daemon/chat_turn.h"
@@ -37,6 +38,8 @@ static bool init_streams(struct chat *chat)
         .with_tools = tool_fields_offered(&chat->request.tools) != NULL,
         .parallel = chat->request.tools.parallel,
         .keeps_text = !answer->is_stream,
+        .is_raw = chat_constraint_is_raw(&chat->request.grammar),
+        .is_constrained = chat->request.grammar.is_given,
     };
     chat->streams = calloc((size_t)answer->n_choices, sizeof *chat->streams);
     if (chat->streams == NULL)
@@ -55,6 +58,7 @@ static bool create_choices(struct chat *chat)
     struct answer_plan plan = {.sampling = &request->sampling,
                                .stop = &request->stop,
                                .queue = &request->queue,
+                               .grammar = &request->grammar,
                                .session_key = request->prompt_cache_key,
                                .max_tokens = request->max_tokens,
                                .n_logprobs = request->logprobs,
@@ -77,15 +81,15 @@ static bool prepare(struct answer *answer)
     struct request_limits limits = {.n_vocab = tokenizer_n_vocab(answer->service->model.tokenizer)};
     if (!chat_request_decode(&chat->request, answer->body, answer->body_length, &limits, &answer->error))
         return false;
-    if (chat->request.tools.choice == TOOL_CHOICE_REQUIRED || chat->request.tools.choice == TOOL_CHOICE_NAMED)
-        return api_error_set(&answer->error, API_ERROR_UNSUPPORTED_PARAMETER, "tool_choice",
-                             "tool_choice may only be auto or none: calls cannot be forced");
     struct chat_content content = {.messages = chat->request.messages,
                                    .tools = tool_fields_offered(&chat->request.tools),
                                    .fields = &chat->request.template,
                                    .messages_field = "messages",
                                    .effort_field = "reasoning_effort"};
-    return chat_prompt_create(&chat->prompt, answer->service, &content, &answer->error) && create_choices(chat);
+    return chat_prompt_create(&chat->prompt, answer->service, &content, &answer->error) &&
+           chat_constraint_set(&chat->request.grammar, answer->service->model.chat_format, &chat->prompt,
+                               &chat->request.tools, "tools", &answer->error) &&
+           create_choices(chat);
 }
 
 static void finished(struct answer *answer, struct choice *choice)

@@ -11,11 +11,16 @@
 bool chat_turn_init(struct chat_turn *turn, struct choice *choice, const struct chat_turn_options *options)
 {
     const struct chat_format *format = options->format;
-    struct chat_parser_options parser = {
-        .reasoning = chat_format_reasoning(format),
-        .tools = options->with_tools ? chat_format_tools(format) : CHAT_TOOL_STYLE_NONE,
-        .begins_in_reasoning = chat_format_begins_in_reasoning(format, options->prompt->text, options->prompt->length),
-    };
+    struct chat_parser_options parser = {.reasoning = CHAT_REASONING_NONE, .tools = CHAT_TOOL_STYLE_NONE};
+    if (!options->is_raw) {
+        parser.reasoning = chat_format_reasoning(format);
+        parser.begins_in_reasoning =
+            chat_format_begins_in_reasoning(format, options->prompt->text, options->prompt->length);
+    }
+    if (!options->is_raw && options->with_tools)
+        parser.tools = chat_format_tools(format);
+    if (options->is_constrained && parser.tools == CHAT_TOOL_STYLE_JSON)
+        parser.tools = CHAT_TOOL_STYLE_HERMES;
     *turn = (struct chat_turn){.choice = choice, .options = *options};
     choice->keeps_output = true;
     choice->generation->shown_controls = chat_format_marks(format, &choice->generation->n_shown_controls);

@@ -31,6 +31,8 @@ struct chat_turn_options {
     bool with_tools; /* what looks like a call is one */
     bool parallel; /* calls after the first count */
     bool keeps_text; /* content, reasoning and arguments are collected */
+    bool is_raw; /* a grammar says what all of the text is: it is content */
+    bool is_constrained; /* by a grammar, in which every call has its marks */
 };
 
 struct chat_turn {

@@ -62,6 +62,12 @@ struct chat_parser {
     void *context;
 };
 
+void chat_reasoning_marks(enum chat_reasoning reasoning, const char **ret_open, const char **ret_close)
+{
+    *ret_open = reasoning_marks[reasoning].open;
+    *ret_close = reasoning_marks[reasoning].close;
+}
+
 struct chat_parser *chat_parser_create(const struct chat_parser_options *options)
 {
     struct chat_parser *parser = calloc(1, sizeof *parser);

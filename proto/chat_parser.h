@@ -23,6 +23,9 @@ enum chat_tool_style {
                              model knows no tools but is told of them) */
 };
 
+/* The texts around thinking; both empty for NONE. */
+void chat_reasoning_marks(enum chat_reasoning reasoning, const char **ret_open, const char **ret_close);
+
 struct chat_parser_options {
     enum chat_reasoning reasoning;
     enum chat_tool_style tools;

@@ -80,17 +80,6 @@ static bool refuse_unsupported(const json_t *object, struct api_error *error)
     return true;
 }
 
-static bool read_format(const json_t *object, struct api_error *error)
-{
-    const json_t *format = json_field(object, "response_format"), *type = json_object_get(format, "type");
-    if (format == NULL || json_is_text(type, "text"))
-        return true;
-    if (!json_is_object(format))
-        return json_refuse(error, "response_format", format, false, "an object with type");
-    return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, "response_format.type",
-                         "response_format.type may only be text: output cannot be constrained");
-}
-
 static bool read_request(struct chat_request *request, const json_t *object, const struct request_limits *limits,
                          struct api_error *error)
 {
@@ -100,10 +89,11 @@ static bool read_request(struct chat_request *request, const json_t *object, con
            template_fields_read(&request->template, object, error) &&
            template_fields_set_effort(&request->template, json_field(object, "reasoning_effort"), "reasoning_effort",
                                       error) &&
-           read_format(object, error) && read_counts(request, object, error) &&
-           sampling_fields_read(&request->sampling, object, limits, error) &&
+           read_counts(request, object, error) && sampling_fields_read(&request->sampling, object, limits, error) &&
            stop_fields_read(&request->stop, object, error) && stream_fields_read(&request->stream, object, error) &&
-           queue_fields_read(&request->queue, object, error);
+           queue_fields_read(&request->queue, object, error) && grammar_fields_read(&request->grammar, object, error) &&
+           grammar_fields_refuse_stop(&request->grammar, request->stop.n_stops, error) &&
+           tool_fields_refuse_stop(&request->tools, request->stop.n_stops, error);
 }
 
 bool chat_request_decode(struct chat_request *request, const char *body, size_t length,
@@ -128,5 +118,6 @@ void chat_request_clear(struct chat_request *request)
     free(request->prompt_cache_key);
     sampling_fields_clear(&request->sampling);
     stop_fields_clear(&request->stop);
+    grammar_fields_clear(&request->grammar);
     memset(request, 0, sizeof *request);
 }

@@ -1,4 +1,4 @@
-/* POST /v1/chat/completions: the request. Source: OpenAI's API reference, plus top_k, min_p, repeat_penalty, ignore_eos,
+/* POST /v1/chat/completions: the request. Source: OpenAI's API reference, plus grammar, top_k, min_p, repeat_penalty, ignore_eos,
  * chat_template_kwargs, priority, max_wait_ms and timeout_ms. Unknown fields are ignored, null means the default.
  * Thread: any. */
 #ifndef PROTO_CHAT_REQUEST_H
@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "proto/grammar_fields.h"
 #include "proto/request_fields.h"
 #include "proto/template_fields.h"
 #include "proto/tool_fields.h"
@@ -21,6 +22,7 @@ struct chat_request {
     struct stop_fields stop;
     struct stream_fields stream;
     struct queue_fields queue;
+    struct grammar_fields grammar; /* of the content; stop is empty beside it */
     char *prompt_cache_key; /* owned, or NULL */
 };
 

@@ -70,7 +70,7 @@ static bool read_grammar(struct grammar_fields *fields, const json_t *grammar, s
         return false;
     const char *name = json_string_value(type);
     const json_t *value = json_field(grammar, "value");
-    fields->is_given = true;
+    fields->is_given = fields->is_own = true;
     snprintf(fields->path, sizeof fields->path, "grammar.value");
     if (strcmp(name, "json_schema") == 0)
         return set_schema(fields, value, error);
@@ -172,26 +172,13 @@ void grammar_fields_clear(struct grammar_fields *fields)
     memset(fields, 0, sizeof *fields);
 }
 
-static json_t *call_json(const struct grammar_call *call)
-{
-    json_t *schema = call->schema != NULL ? json_incref((json_t *)call->schema) : json_pack("{s:s}", "type", "object");
-    return json_pack("{s:s, s:o, s:s}", "begin", call->begin, "schema", schema, "end", call->end);
-}
-
-bool grammar_fields_set_calls(struct grammar_fields *fields, const struct grammar_call *calls, int n_calls,
-                              const char *separator, const char *path, struct api_error *error)
+bool grammar_fields_set_turn(struct grammar_fields *fields, const json_t *turn, const char *path,
+                             struct api_error *error)
 {
     memset(fields, 0, sizeof *fields);
     fields->is_given = true;
     snprintf(fields->path, sizeof fields->path, "%s", path);
-    json_t *list = json_array();
-    bool ok = list != NULL;
-    for (int i = 0; ok && i < n_calls; i++)
-        ok = json_array_append_new(list, call_json(&calls[i])) == 0;
-    json_t *description = json_pack("{s:o, s:s?}", "calls", list, "separator", separator);
-    ok = ok && description != NULL ? set_json(fields, TEXT_GRAMMAR_CALLS, description, error) : out_of_memory(error);
-    json_decref(description);
-    return ok;
+    return turn != NULL ? set_json(fields, TEXT_GRAMMAR_TURN, turn, error) : out_of_memory(error);
 }
 
 bool grammar_fields_refuse_stop(const struct grammar_fields *fields, int n_stops, struct api_error *error)

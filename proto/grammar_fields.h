@@ -13,6 +13,7 @@
 
 struct grammar_fields {
     bool is_given; /* else any text will do */
+    bool is_own; /* it comes from "grammar" */
     enum text_grammar_kind kind;
     char *text; /* owned; NULL for TEXT_GRAMMAR_JSON_OBJECT */
     size_t length;
@@ -29,16 +30,10 @@ bool grammar_fields_read_format(struct grammar_fields *fields, const json_t *for
 
 void grammar_fields_clear(struct grammar_fields *fields);
 
-/* One call, or several. */
-struct grammar_call {
-    const char *begin, *end; /* the texts around the arguments; control tokens as they are written */
-    const json_t *schema; /* of the arguments; NULL: any object */
-};
-
-/* Sets defaults, then makes the answer one of the calls; with a separator (else NULL) one or more of them. path: the field
- * that errors name. Everything is copied. */
-bool grammar_fields_set_calls(struct grammar_fields *fields, const struct grammar_call *calls, int n_calls,
-                              const char *separator, const char *path, struct api_error *error);
+/* Sets defaults, then makes the answer a turn of a chat, see TEXT_GRAMMAR_TURN; NULL: there was no memory for it. path: the
+ * field that errors name. */
+bool grammar_fields_set_turn(struct grammar_fields *fields, const json_t *turn, const char *path,
+                             struct api_error *error);
 
 /* A text that is cut at a stop string would not match: refuses "stop" beside a grammar. */
 bool grammar_fields_refuse_stop(const struct grammar_fields *fields, int n_stops, struct api_error *error);

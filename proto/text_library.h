@@ -62,9 +62,12 @@ enum text_grammar_kind {
     TEXT_GRAMMAR_JSON_OBJECT, /* any object; without a text */
     TEXT_GRAMMAR_REGEX, /* of the whole text, in the syntax of Rust's regex crate, without look-around */
     TEXT_GRAMMAR_LARK, /* rule "start", in llguidance's dialect of Lark */
-    /* {"calls": [{"begin": text, "schema": JSON Schema, "end": text}, ...], "separator": text or null}: one of the calls,
-     * or with a separator one or more of them. Control tokens written in the texts stand for themselves. */
-    TEXT_GRAMMAR_CALLS,
+    /* What an assistant may say: {"thinking": {"open": text or null, "close": text}, "content": JSON Schema, "free": {"mark":
+     * text} or {"not": regular expression}, "calls": [{"begin": text, "schema": JSON Schema, "end": text}, ...], "separator":
+     * text or null}. Thinking may come first, or does for certain when it is open already (null). Then content, or one of the
+     * calls, or with a separator one or more of them. Free makes content any text: up to a mark, which begins a call, or any
+     * that the expression does not match. Control tokens written in the texts stand for themselves. */
+    TEXT_GRAMMAR_TURN,
 };
 
 /* A grammar, at the beginning of a sequence. JSON is made on one line, with a blank after each comma and colon. Work and

@@ -88,7 +88,8 @@ bool tools_add(json_t *tools, const json_t *function, const char *path, struct a
                                   parameters != NULL ? json_incref(parameters)
                                                      : json_pack("{s:s, s:{}}", "type", "object", "properties")) == 0;
     if (ok)
-        return json_array_append_new(tools, json_pack("{s:s, s:o}", "type", "function", "function", copy)) == 0 ||
+        return json_array_append_new(tools, json_pack("{s:s, s:o, s:b}", "type", "function", "function", copy, "strict",
+                                                      json_is_true(strict))) == 0 ||
                out_of_memory(error);
     json_decref(copy);
     return out_of_memory(error);
@@ -209,4 +210,16 @@ void tool_fields_clear(struct tool_fields *fields)
 json_t *tool_fields_offered(const struct tool_fields *fields)
 {
     return fields->choice != TOOL_CHOICE_NONE ? fields->tools : NULL;
+}
+
+bool tool_fields_demand_call(const struct tool_fields *fields)
+{
+    return fields->choice == TOOL_CHOICE_REQUIRED || fields->choice == TOOL_CHOICE_NAMED;
+}
+
+bool tool_fields_refuse_stop(const struct tool_fields *fields, int n_stops, struct api_error *error)
+{
+    return n_stops == 0 || !tool_fields_demand_call(fields) ||
+           api_error_set(error, API_ERROR_INVALID_VALUE, "stop",
+                         "stop may not be given where a tool must be called: the call could be cut");
 }

@@ -21,7 +21,7 @@ enum tool_choice {
 };
 
 struct tool_fields {
-    json_t *tools; /* owned: an array as chat templates take it, see tools_add; NULL: none */
+    json_t *tools; /* owned: an array as tools_add makes it; NULL: none */
     enum tool_choice choice; /* NONE when there are no tools */
     char *name; /* owned: of TOOL_CHOICE_NAMED, one of the tools */
     bool parallel; /* several calls in one answer; true */
@@ -34,11 +34,16 @@ void tool_fields_clear(struct tool_fields *fields);
 
 /* The tools that the model is told of; NULL: none. */
 json_t *tool_fields_offered(const struct tool_fields *fields);
+/* The answer must be a call. */
+bool tool_fields_demand_call(const struct tool_fields *fields);
+
+/* Calls that are demanded must not be cut: refuses "stop" beside them. */
+bool tool_fields_refuse_stop(const struct tool_fields *fields, int n_stops, struct api_error *error);
 
 /* For endpoints that write tools in another way. */
 
-/* Adds {"type": "function", "function": {name, description, parameters, ...}} to tools (an array) from an object with these
- * members, which stands at path. Names must be new. */
+/* Adds {"type": "function", "function": {name, description, parameters}, "strict": bool} to tools (an array) from an object with
+ * these members, which stands at path. Names must be new. */
 bool tools_add(json_t *tools, const json_t *function, const char *path, struct api_error *error);
 /* Sets fields->choice and name; path: of name. */
 bool tool_choice_set_name(struct tool_fields *fields, const json_t *name, const char *path, struct api_error *error);

@@ -69,7 +69,11 @@ static char *render(const struct chat_format *format, const char *request)
     assert_true(template_fields_read(&fields, object, &error));
     assert_true(
         template_fields_set_effort(&fields, json_field(object, "reasoning_effort"), "reasoning_effort", &error));
-    struct chat_content content = {.messages = messages, .tools = tool_fields_offered(&tools), .fields = &fields};
+    struct chat_content content = {.messages = messages,
+                                   .tools = tool_fields_offered(&tools),
+                                   .fields = &fields,
+                                   .messages_field = "messages",
+                                   .effort_field = "reasoning_effort"};
     if (!chat_format_render(format, &content, &text, &length, &error))
         text = strdup(error.message);
     json_decref(messages);

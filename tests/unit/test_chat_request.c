@@ -84,16 +84,15 @@ static void every_field_is_read(void **state)
     takes(
         &request,
         "{" X ",\"model\":\"m\",\"max_completion_tokens\":3,\"n\":2,\"logprobs\":true,\"top_logprobs\":5,"
-        "\"temperature\":0.5,\"stop\":[\"a\",\"b\"],\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+        "\"temperature\":0.5,\"stream\":true,\"stream_options\":{\"include_usage\":true},"
         "\"prompt_cache_key\":\"k\",\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"a\":1},"
         "\"parallel_tool_calls\":false,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true,"
         "\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{\"p\":{}}}}},{\"type\":"
         "\"function\",\"function\":{\"name\":\"g\"}}],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":"
-        "\"g\"}},\"response_format\":{\"type\":\"text\"},\"priority\":9,\"seed\":-4}");
+        "\"g\"}},\"response_format\":{\"type\":\"json_object\"},\"priority\":9,\"seed\":-4}");
     assert_int_equal(request.max_tokens, 3);
     assert_int_equal(request.n, 2);
     assert_int_equal(request.logprobs, 5);
-    assert_int_equal(request.stop.n_stops, 2);
     assert_true(request.stream.stream && request.stream.include_usage);
     assert_string_equal(request.prompt_cache_key, "k");
     assert_string_equal(request.template.reasoning_effort, "low");
@@ -103,9 +102,9 @@ static void every_field_is_read(void **state)
     assert_string_equal(request.tools.name, "g");
     equals(request.tools.tools,
            "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\":"
-           "\"object\","
-           "\"properties\":{\"p\":{}}}}},{\"type\":\"function\",\"function\":{\"name\":\"g\",\"parameters\":{\"type\":"
-           "\"object\",\"properties\":{}}}}]");
+           "\"object\",\"properties\":{\"p\":{}}}},\"strict\":true},{\"type\":\"function\",\"function\":{\"name\":"
+           "\"g\",\"parameters\":{\"type\":\"object\",\"properties\":{}}},\"strict\":false}]");
+    assert_true(request.grammar.is_given && request.grammar.kind == TEXT_GRAMMAR_JSON_OBJECT);
     assert_int_equal(request.queue.priority, 9);
     chat_request_clear(&request);
 }
@@ -234,6 +233,11 @@ static void choices_need_tools(void **state)
     takes(&request, "{" X "," F ",\"tool_choice\":\"none\"}");
     assert_non_null(request.tools.tools);
     assert_null(tool_fields_offered(&request.tools));
+    chat_request_clear(&request);
+    refuses("{" X "," F ",\"tool_choice\":\"required\",\"stop\":\"x\"}", API_ERROR_INVALID_VALUE, "stop");
+    refuses("{" X ",\"response_format\":{\"type\":\"json_object\"},\"stop\":\"x\"}", API_ERROR_INVALID_VALUE, "stop");
+    takes(&request, "{" X "," F ",\"stop\":[\"x\",\"y\"]}");
+    assert_int_equal(request.stop.n_stops, 2);
     chat_request_clear(&request);
     takes(&request, "{" X "," F ",\"tool_choice\":\"required\"}");
     assert_int_equal(request.tools.choice, TOOL_CHOICE_REQUIRED);

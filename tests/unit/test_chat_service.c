@@ -247,6 +247,25 @@ static void a_call_that_is_cut_short_ends_by_length(void **state)
     close(client);
 }
 
+static void a_call_that_is_demanded_is_a_grammar(void **state)
+{
+    struct fixture *f = *state;
+    char fields[256];
+    snprintf(fields, sizeof fields, "\"tool_choice\":\"required\",%s", tools);
+    int client = post_chat(f, fields);
+    wait_submitted(f, 1);
+    assert_non_null(f->engine.submitted[0]->constraint);
+    finish(f, 0, FINISH_ERROR, "the device is gone");
+    receive(f, client, "device_failed");
+    close(client);
+    client = post_chat(f, tools);
+    wait_submitted(f, 2);
+    assert_null(f->engine.submitted[1]->constraint);
+    finish(f, 1, FINISH_STOP, "");
+    receive(f, client, "\"timings\"");
+    close(client);
+}
+
 static void the_next_turn_is_given_what_was_said(void **state)
 {
     struct fixture *f = *state;
@@ -292,7 +311,7 @@ static void a_client_that_leaves_cancels_its_choices(void **state)
 static void what_fits_not_is_refused(void **state)
 {
     struct fixture *f = *state;
-    char content[CONTEXT + 8], fields[256];
+    char content[CONTEXT + 8];
     memset(content, 'x', sizeof content);
     content[CONTEXT - (int)strlen("u>;a>")] = '\0';
     char body[512];
@@ -306,10 +325,6 @@ static void what_fits_not_is_refused(void **state)
     client = post_to(f, "/v1/chat/completions", body);
     receive(f, client, "\"code\":\"context_length_exceeded\"");
     assert_non_null(strstr(received, "messages is too long: it has 65 tokens, but the maximum context length is 64"));
-    close(client);
-    snprintf(fields, sizeof fields, "\"tool_choice\":\"required\",%s", tools);
-    client = post_chat(f, fields);
-    receive(f, client, "\"param\":\"tool_choice\"");
     close(client);
 }
 
@@ -326,6 +341,7 @@ int main(void)
         CHAT_TEST(tokens_go_with_the_next_frame),
         CHAT_TEST(one_call_is_left_when_they_may_not_be_parallel),
         CHAT_TEST(a_call_that_is_cut_short_ends_by_length),
+        CHAT_TEST(a_call_that_is_demanded_is_a_grammar),
         CHAT_TEST(the_next_turn_is_given_what_was_said),
         CHAT_TEST(an_error_in_a_stream_is_its_last_event),
         CHAT_TEST(a_client_that_leaves_cancels_its_choices),

@@ -118,18 +118,18 @@ static void formats_of_responses_have_the_schema_beside_the_type(void **state)
     assert_false(fields.is_given);
 }
 
-static void calls_are_described_with_their_texts(void **state)
+static void a_turn_is_kept_as_its_json(void **state)
 {
     (void)state;
-    json_t *schema = json_pack("{s:b}", "x", 1);
-    struct grammar_call calls[] = {{"<a>", "</a>", schema}, {"b(", ")", NULL}};
-    assert_true(grammar_fields_set_calls(&fields, calls, 2, "\n", "tools", &error));
-    json_decref(schema);
-    assert_true(fields.is_given && fields.kind == TEXT_GRAMMAR_CALLS);
-    assert_string_equal(fields.text,
-                        "{\"calls\":[{\"begin\":\"<a>\",\"schema\":{\"x\":true},\"end\":\"</a>\"},{\"begin\":\"b(\","
-                        "\"schema\":{\"type\":\"object\"},\"end\":\")\"}],\"separator\":\"\\n\"}");
+    json_t *turn = json_pack("{s:{s:b}}", "content", "x", 1);
+    assert_true(grammar_fields_set_turn(&fields, turn, "tools", &error));
+    json_decref(turn);
+    assert_true(fields.is_given && !fields.is_own && fields.kind == TEXT_GRAMMAR_TURN);
+    assert_string_equal(fields.text, "{\"content\":{\"x\":true}}");
     assert_string_equal(fields.path, "tools");
+    grammar_fields_clear(&fields);
+    assert_false(grammar_fields_set_turn(&fields, NULL, "tools", &error));
+    assert_int_equal(error.kind, API_ERROR_OUT_OF_MEMORY);
     grammar_fields_clear(&fields);
 }
 
@@ -150,7 +150,7 @@ int main(void)
         cmocka_unit_test(nothing_is_given_without_a_grammar),
         cmocka_unit_test(wrong_fields_are_named),
         cmocka_unit_test(formats_of_responses_have_the_schema_beside_the_type),
-        cmocka_unit_test(calls_are_described_with_their_texts),
+        cmocka_unit_test(a_turn_is_kept_as_its_json),
         cmocka_unit_test(stop_strings_are_refused_beside_a_grammar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

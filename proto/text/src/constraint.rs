@@ -285,7 +285,7 @@ mod tests {
             r#"{"begin": "<|control|>f(", "schema": {"type": "integer", "minimum": 1, "maximum": 9}, "end": ")"}"#;
         for (separator, last) in [("null", Next::Complete), (r#"", ""#, Next::Open)] {
             let text = format!(r#"{{"calls": [{call}], "separator": {separator}}}"#);
-            let mut constraint = Constraint::new(&vocabulary(), Kind::Calls, &text).unwrap();
+            let mut constraint = Constraint::new(&vocabulary(), Kind::Turn, &text).unwrap();
             assert_eq!(allowed(&mut constraint), [WORD + 1]);
             constraint.commit(WORD + 1).unwrap();
             assert_eq!(commit(&mut constraint, "f(7)"), last);
@@ -316,7 +316,7 @@ mod tests {
                 r#"{"minLength": "éééééééééééééééééééééééééééééééééééééééééééééééééééééééééé"}"#,
                 "#/minLength",
             ),
-            (Kind::Calls, r#"{"calls": [{"begin": "", "schema": {"not": {}}, "end": ""}]}"#, "calls[0].schema: at #"),
+            (Kind::Turn, r#"{"calls": [{"begin": "", "schema": {"not": {}}, "end": ""}]}"#, "calls[0].schema: at #"),
         ] {
             let said = refusal(kind, text);
             assert!(said.contains(part), "{text}: {said}");

@@ -1,7 +1,6 @@
-//! From a grammar in one of its forms to a parser: JSON Schema, any JSON, a regular expression, Lark, or calls of tools.
+//! From a grammar in one of its forms to a parser: JSON Schema, any JSON, a regular expression, Lark, or a turn of a chat.
 
 use std::ffi::c_int;
-use std::fmt::Write;
 use std::thread;
 
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
@@ -10,7 +9,7 @@ use serde_json::{json, Value};
 
 use crate::interface::{Failure, Status};
 use crate::vocabulary::Vocabulary;
-use crate::{json_schema, json_schema_check, lark_scan};
+use crate::{json_schema, lark_scan, turn};
 
 /// `enum text_grammar_kind`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,12 +18,12 @@ pub enum Kind {
     JsonObject,
     Regex,
     Lark,
-    Calls,
+    Turn,
 }
 
 impl Kind {
     pub fn from_c(kind: c_int) -> Result<Self, Failure> {
-        [Kind::JsonSchema, Kind::JsonObject, Kind::Regex, Kind::Lark, Kind::Calls]
+        [Kind::JsonSchema, Kind::JsonObject, Kind::Regex, Kind::Lark, Kind::Turn]
             .get(kind as usize)
             .copied()
             .ok_or_else(|| Failure::new(Status::Invalid, format!("there is no grammar of kind {kind}")))
@@ -61,11 +60,7 @@ fn compile_here(vocabulary: &Vocabulary, kind: Kind, text: &str) -> Result<Token
         Kind::JsonObject => TopLevelGrammar::from_json_schema(with_layout(json!({"type": "object"}))),
         Kind::Regex => from_regex(text)?,
         Kind::Lark => from_lark(text)?,
-        Kind::Calls => {
-            let description = json(text)?;
-            let grammar = from_calls(vocabulary, &description)?;
-            return build(vocabulary, grammar).map_err(|failure| fault_of_calls(vocabulary, &description, failure));
-        }
+        Kind::Turn => return turn::compile(vocabulary, &json(text)?),
     };
     build(vocabulary, grammar).map_err(|failure| match failure.message.split_once(" (in regex): ") {
         Some((_, said)) if kind == Kind::Regex => Failure::new(failure.status, said),
@@ -126,67 +121,6 @@ fn from_lark(text: &str) -> Result<TopLevelGrammar, Failure> {
     let mut grammar = GrammarWithLexer::from_lark(lark_scan::prepare(text)?);
     grammar.name = None;
     Ok(TopLevelGrammar::from_grammar(grammar))
-}
-
-/// {"calls": [{"begin": text, "schema": JSON Schema, "end": text}, ...], "separator": text or null}: one of the calls, or
-/// with a separator one or more. Control tokens that are written in begin, end and separator stand for themselves.
-fn from_calls(vocabulary: &Vocabulary, description: &Value) -> Result<TopLevelGrammar, Failure> {
-    let invalid = |message: String| Failure::new(Status::Invalid, message);
-    let calls = description["calls"].as_array().filter(|calls| !calls.is_empty());
-    let calls = calls.ok_or_else(|| invalid("calls must be an array of at least one call".into()))?;
-    let mut lark = String::from("start: call");
-    if let Some(separator) = description["separator"].as_str() {
-        let _ = write!(lark, " ({} call)*", terms(vocabulary, separator)?);
-    }
-    lark.push_str("\ncall: ");
-    for index in 0..calls.len() {
-        let _ = write!(lark, "{}call_{index}", if index > 0 { " | " } else { "" });
-    }
-    for (index, call) in calls.iter().enumerate() {
-        let text =
-            |key: &str| call[key].as_str().ok_or_else(|| invalid(format!("calls[{index}].{key} must be a text")));
-        let (begin, end) = (terms(vocabulary, text("begin")?)?, terms(vocabulary, text("end")?)?);
-        let schema = json_schema::prepare(call["schema"].clone())
-            .and_then(|schema| json_schema_check::check(&schema).map(|()| schema))
-            .map_err(|failure| Failure::new(failure.status, format!("calls[{index}].schema: {}", failure.message)))?;
-        let _ = write!(lark, "\ncall_{index}: {begin} arguments_{index} {end}\narguments_{index}: %json {schema}");
-    }
-    Ok(TopLevelGrammar::from_lark(lark))
-}
-
-/// The schema that does not compile by itself, if there is one.
-fn fault_of_calls(vocabulary: &Vocabulary, description: &Value, failure: Failure) -> Failure {
-    let calls = description["calls"].as_array().into_iter().flatten().enumerate();
-    let mut faults = calls.filter_map(|(index, call)| {
-        let fault = json_schema::compile(vocabulary, call["schema"].clone()).err()?;
-        Some(Failure::new(fault.status, format!("calls[{index}].schema: {}", fault.message)))
-    });
-    faults.next().unwrap_or(failure)
-}
-
-/// Lark for a text: strings, and control tokens by their ids.
-fn terms(vocabulary: &Vocabulary, text: &str) -> Result<String, Failure> {
-    let (mut lark, mut plain_from, mut at) = (String::new(), 0, 0);
-    while at <= text.len() {
-        let rest = &text[at..];
-        let control =
-            vocabulary.control_tokens.iter().find(|(name, _)| !name.is_empty() && rest.starts_with(name.as_str()));
-        if (rest.is_empty() || control.is_some()) && plain_from < at {
-            let quoted = Value::from(&text[plain_from..at]).to_string().replace('\u{7f}', "\\u007f");
-            let _ = write!(lark, "{quoted} ");
-        }
-        if let Some((name, id)) = control {
-            let _ = write!(lark, "<[{id}]> ");
-            at += name.len();
-            plain_from = at;
-            continue;
-        }
-        at += rest.chars().next().map_or(1, char::len_utf8);
-    }
-    if lark.is_empty() {
-        lark.push_str("\"\"");
-    }
-    Ok(lark)
 }
 
 /// Of an error of the grammar library: on one line, without excerpts and what helps to find errors of its own.

@@ -11,4 +11,5 @@ mod json_schema_check;
 mod lark_scan;
 mod python;
 mod python_methods;
+mod turn;
 mod vocabulary;

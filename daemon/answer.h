@@ -103,6 +103,7 @@ struct answer_plan {
     const struct queue_fields *queue;
     const struct grammar_fields *grammar; /* or NULL: what every choice must match */
     const char *session_key; /* or NULL */
+    bool keeps_session; /* as in struct generation */
     int32_t max_tokens; /* as in struct generation */
     int n_logprobs;
     int n; /* choices of each prompt */

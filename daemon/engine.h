@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "daemon/generation.h"
+#include "daemon/response_record.h"
 #include "npu/error.h"
 
 struct executor;
@@ -77,11 +78,15 @@ enum engine_verb {
     ENGINE_EXPORT_SESSION, /* its bytes come through on_piece, then the answer; works beside a generation, too */
     ENGINE_IMPORT_SESSION, /* data becomes a new session, named key or else as it was; the answer describes it: n_resident <
                               n_tokens says that the rest (other numerics, no room) is computed when it is needed */
+    /* Stored responses in the state folder. */
+    ENGINE_PUT_RESPONSE, /* data; the answer comes before it is safe on disk */
+    ENGINE_READ_RESPONSE, /* data comes with the answer */
+    ENGINE_DELETE_RESPONSE,
 };
 
 enum engine_answer {
     ENGINE_ANSWER_OK,
-    ENGINE_ANSWER_UNKNOWN, /* no such session */
+    ENGINE_ANSWER_UNKNOWN, /* no such session or response */
     ENGINE_ANSWER_BUSY, /* a generation is working in it */
     ENGINE_ANSWER_REFUSED, /* the message says what would be right */
     ENGINE_ANSWER_NOT_STORED, /* the disk has failed or is full, or the state folder has no room */
@@ -115,14 +120,15 @@ struct engine_request {
     char *key; /* owned, or NULL */
     void (*on_done)(struct engine_request *request, void *context); /* loop thread */
     void *context;
-    /* ENGINE_IMPORT_SESSION: the bytes of an export; malloc'ed, owned. */
+    struct response_id response; /* of the verbs about responses */
+    /* ENGINE_IMPORT_SESSION: the bytes of an export; of responses, a record; malloc'ed, owned. */
     void *data;
     size_t data_length;
     /* ENGINE_EXPORT_SESSION, loop thread: the next bytes, valid until engine_export_next or on_done. About a KV block each;
      * together they are the file. */
     void (*on_piece)(struct engine_request *request, const void *bytes, size_t length, void *context);
 
-    /* The answer. Every verb but ENGINE_DELETE_SESSION describes the session as it is then. */
+    /* The answer. Every verb about sessions but ENGINE_DELETE_SESSION describes the session as it is then. */
     enum engine_answer answer;
     char message[512];
     struct session_description *sessions; /* owned */

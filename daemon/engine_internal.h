@@ -93,6 +93,9 @@ void engine_save_all(struct engine *engine);
 void engine_on_restored(void *context, struct sequence *sequence);
 void engine_share_state_metrics(struct engine *engine);
 
+/* A request about stored responses, answered now or later. */
+void engine_answer_about_response(struct engine *engine, struct engine_request *request);
+
 /* Takes a request to save, export or import (session: what it is about, or NULL). It is answered now or later. */
 void engine_begin_transfer(struct engine *engine, struct engine_request *request, struct session *session);
 /* A reader has answered. */

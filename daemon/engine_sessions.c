@@ -131,6 +131,10 @@ static enum npu_status act(struct engine *engine, struct engine_request *request
     case ENGINE_EXPORT_SESSION:
     case ENGINE_IMPORT_SESSION:
         break; /* engine_begin_transfer */
+    case ENGINE_PUT_RESPONSE:
+    case ENGINE_READ_RESPONSE:
+    case ENGINE_DELETE_RESPONSE:
+        break; /* engine_answer_about_response */
     }
     return status;
 }
@@ -139,6 +143,11 @@ static enum npu_status act(struct engine *engine, struct engine_request *request
 static bool answer_request(struct engine *engine, struct engine_request *request)
 {
     struct session *session = NULL;
+    if (request->verb == ENGINE_PUT_RESPONSE || request->verb == ENGINE_READ_RESPONSE ||
+        request->verb == ENGINE_DELETE_RESPONSE) {
+        engine_answer_about_response(engine, request);
+        return false;
+    }
     bool about_one = request->verb != ENGINE_LIST_SESSIONS && request->verb != ENGINE_IMPORT_SESSION;
     if (about_one || request->session[0] != '\0') {
         uint64_t id = 0;

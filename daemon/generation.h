@@ -116,6 +116,7 @@ struct generation {
         *constraint; /* owned; what the output must match, or NULL. End-of-generation tokens come only where
                                       it may end; with ignore_eos it goes on as long as it may */
     char *session_key; /* prompt_cache_key, or NULL */
+    bool keeps_session; /* its session is worth saving to the state folder, even if nobody comes back to it */
     const int32_t *shown_controls; /* control tokens that have their text in the output; borrowed until the end */
     int n_shown_controls;
     int priority; /* 0..9, larger ones leave the queue first; 5 if not set */

@@ -73,6 +73,7 @@ enum npu_status generation_state_prepare(struct generation_state *state, const s
     sequence->prompt = generation->prompt;
     sequence->n_prompt = generation->n_prompt;
     sequence->key = generation->session_key;
+    sequence->keeps_session = generation->keeps_session;
     sequence->priority = generation->priority;
     sequence->owner = state;
     sampler_row_return(state->sampler, &sequence->returns, &sequence->top_k);

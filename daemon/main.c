@@ -231,6 +231,7 @@ static bool start_engine(struct daemon *daemon)
                                         &daemon->loop, &daemon->load_error);
     if (daemon->load_status != NPU_OK)
         return false;
+    bool has_state_dir = options.state_dir != NULL;
     int64_t kv_tokens = (int64_t)executor->n_blocks * KV_BLOCK_TOKENS;
     struct service_model model = {
         .engine = daemon->engine,
@@ -239,6 +240,7 @@ static bool start_engine(struct daemon *daemon)
         .context = daemon->loaded.context,
         .max_prompt_tokens = kv_tokens < daemon->loaded.context ? (int32_t)kv_tokens : daemon->loaded.context,
         .pooling = daemon->loaded.model->pooling,
+        .has_state_dir = has_state_dir,
         .executor = executor,
         .device = daemon->loaded.device,
         .platform = daemon->loaded.platform,

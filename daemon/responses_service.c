@@ -250,6 +250,7 @@ static bool create_choices(struct responses *responses)
                                .queue = &request->queue,
                                .grammar = &request->grammar,
                                .session_key = request->prompt_cache_key,
+                               .keeps_session = request->store,
                                .max_tokens = request->max_tokens,
                                .n_logprobs = -1,
                                .n = 1};

@@ -287,6 +287,7 @@ static struct session_request request_of(const struct sequence *sequence)
         .n_tokens = sequence->n_prompt,
         .max_cached = scheduler_max_cached(sequence),
         .key = sequence->key,
+        .keeps = sequence->keeps_session,
         .transient = sequence->transient,
     };
     if (sequence->session != NULL) {

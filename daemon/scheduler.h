@@ -38,6 +38,7 @@ struct sequence {
     const int32_t *prompt; /* n_prompt tokens, at least 1 */
     int32_t n_prompt;
     const char *key; /* the session's, or NULL */
+    bool keeps_session; /* its session is worth saving */
     int priority; /* larger ones leave the queue first */
     uint8_t returns; /* enum row_return: how the row of the last known token comes back; may change in on_row */
     uint8_t top_k; /* for ROW_RETURN_TOP_K */

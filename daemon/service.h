@@ -30,6 +30,7 @@ struct service_model {
     int32_t context; /* positions of one session */
     int32_t max_prompt_tokens; /* at most context; less when the KV cache is smaller than one context */
     enum pooling pooling; /* that the model was trained for; POOLING_NONE: its file does not say */
+    bool has_state_dir; /* what is stored goes there, too */
     const struct executor *executor; /* its constants, and what any thread may ask of it */
     const char *device, *platform, *driver; /* for /metrics */
 };

@@ -442,6 +442,7 @@ struct session *session_open(struct session_table *table, const struct session_r
     memcpy(session->tokens, request->tokens, (size_t)request->n_tokens * sizeof *session->tokens);
     session->n_tokens = request->n_tokens;
     session->turns++;
+    session->kept = session->kept || request->keeps;
     session_list_remove(table, session);
     session->used_us = now_us;
     session_list_insert(table, session);

@@ -84,6 +84,7 @@ struct session_request {
     int32_t n_tokens; /* at least 1 */
     int32_t max_cached; /* at most this many positions may come from the cache (n_tokens - 1: all but the last) */
     const char *key; /* or NULL */
+    bool keeps; /* the session is worth saving */
     bool
         transient; /* a session apart: it takes nothing from others and gives them nothing, is shown to nobody, and is gone
                        when its work ends; max_cached must be 0 */

@@ -88,6 +88,7 @@ static void take_events(struct snapshots *snapshots)
     struct state_event event;
     while (state_store_take_event(snapshots->options.store, &event)) {
         struct block_reader *reader;
+        struct response_reader *response_reader;
         switch (event.kind) {
         case STATE_EVENT_WRITTEN:
             snapshot_save_on_written(snapshots);
@@ -98,6 +99,12 @@ static void take_events(struct snapshots *snapshots)
         case STATE_EVENT_READ:
             reader = event.context;
             reader->on_read(reader, event.block, event.bytes);
+            break;
+        case STATE_EVENT_RESPONSE_WRITTEN:
+            break;
+        case STATE_EVENT_RESPONSE_READ:
+            response_reader = event.context;
+            response_reader->on_read(response_reader, event.bytes, event.n_bytes);
             break;
         }
     }

@@ -48,7 +48,7 @@ void snapshots_work(struct snapshots *snapshots, bool gentle);
 
 /* --- saving ------------------------------------------------------------------------------------------------------- */
 
-/* Sessions that are idle or evicted, changed, and worth it (named, pinned, in their second turn, or saved by request) are
+/* Sessions that are idle or evicted, changed, and worth it (named, pinned, in their second turn, of a stored response, or saved by request) are
  * saved one after the other in the following calls of snapshots_work. */
 void snapshots_checkpoint(struct snapshots *snapshots);
 /* Ends saves that are under way, as far as they are not with the worker; all who wait are told. */
@@ -87,6 +87,12 @@ uint64_t snapshots_prompt_ns(const struct snapshots *snapshots); /* 0: unknown *
 struct block_reader {
     /* bytes: a buffer of the store's with the K/V, the reader's now; NULL: it could not be read. */
     void (*on_read)(struct block_reader *reader, struct stored_block *block, void *bytes);
+};
+
+/* The same for a stored response: who calls state_store_read_response passes one as context. */
+struct response_reader {
+    /* bytes: the record, n_bytes of it, the reader's now; NULL: it could not be read. */
+    void (*on_read)(struct response_reader *reader, void *bytes, size_t n_bytes);
 };
 
 struct snapshot_counters {

@@ -101,6 +101,7 @@ void state_store_close(struct state_store *store)
         free(session->blocks);
         free(session);
     }
+    stored_responses_free(store);
     for (uint32_t i = 0; store->buckets != NULL && i <= store->bucket_mask; i++) {
         for (struct stored_block *next, *block = store->buckets[i]; block != NULL; block = next) {
             next = block->next_in_bucket;
@@ -396,6 +397,17 @@ static bool ranks_before(const struct stored_session *session, bool pinned, int6
     return session->pinned != pinned ? pinned : session->used_us < used_us;
 }
 
+static void drop_session(struct state_store *store, struct stored_session *session)
+{
+    uint64_t id = session->id;
+    log_info(store->options.log,
+             "session %016" PRIx64 " leaves the state folder %s: it is the oldest, and %" PRIu64 " bytes may be there",
+             id, store->dir, store->options.max_bytes);
+    stored_session_remove(store, session);
+    if (store->on_dropped != NULL)
+        store->on_dropped(store->dropped_context, id);
+}
+
 bool state_store_make_room(struct state_store *store, uint64_t bytes, const struct state_priority *priority)
 {
     while (store->counters.bytes + bytes > store->options.max_bytes) {
@@ -405,16 +417,14 @@ bool state_store_make_room(struct state_store *store, uint64_t bytes, const stru
                 ranks_before(session, priority->pinned, priority->used_us) &&
                 (oldest == NULL || ranks_before(session, oldest->pinned, oldest->used_us)))
                 oldest = session;
-        if (oldest == NULL)
+        struct stored_response *response = store->oldest_response;
+        if (response != NULL && (priority->pinned || response->id.created_us < priority->used_us) &&
+            (oldest == NULL || !ranks_before(oldest, false, response->id.created_us)))
+            stored_response_remove(store, response);
+        else if (oldest != NULL)
+            drop_session(store, oldest);
+        else
             return false;
-        uint64_t id = oldest->id;
-        log_info(store->options.log,
-                 "session %016" PRIx64 " leaves the state folder %s: it is the oldest, and %" PRIu64
-                 " bytes may be there",
-                 id, store->dir, store->options.max_bytes);
-        stored_session_remove(store, oldest);
-        if (store->on_dropped != NULL)
-            store->on_dropped(store->dropped_context, id);
     }
     return true;
 }
@@ -448,7 +458,12 @@ bool state_store_is_consistent(const struct state_store *store, uint32_t other_r
 {
     uint64_t bytes = 0;
     uint32_t n_blocks = 0, references = 0, expected = other_references + store->job_references;
-    int32_t sessions = 0;
+    int32_t sessions = 0, responses = 0;
+    for (const struct stored_response *response = store->oldest_response; response != NULL;
+         response = response->newer) {
+        bytes += response->file_bytes;
+        responses++;
+    }
     for (uint32_t i = 0; i <= store->bucket_mask; i++) {
         for (const struct stored_block *block = store->buckets[i]; block != NULL; block = block->next_in_bucket) {
             if (!block_is_consistent(store, block))
@@ -465,5 +480,5 @@ bool state_store_is_consistent(const struct state_store *store, uint32_t other_r
         sessions += session->listed && !session->foreign;
     }
     return bytes == store->counters.bytes && n_blocks == store->n_blocks && references == expected &&
-           sessions == store->counters.sessions;
+           sessions == store->counters.sessions && responses == store->counters.responses;
 }

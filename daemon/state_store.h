@@ -1,4 +1,4 @@
-/* The state folder: saved sessions and their KV blocks, as an index in memory and as files.
+/* The state folder: saved sessions and their KV blocks, and stored responses, as an index in memory and as files.
  *
  * Blocks are shared by hash: a block file is written once and removed when no session has it any more. The index is a tree,
  * as the pool's is: a block is known by the block before it and its own tokens, the last block of a session by fewer of
@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/response_record.h"
 #include "daemon/state_store_format.h"
 #include "daemon/state_store_fs.h"
 #include "npu/error.h"
@@ -106,10 +107,21 @@ bool state_store_read(struct state_store *store, struct stored_block *block, voi
 bool state_store_commit(struct state_store *store, const struct state_manifest *manifest,
                         struct stored_block *const *blocks, void *context);
 
+/* Stored responses; used last when they were made. */
+
+/* Takes bytes, a record, in any case. false: no room or no memory. Else an event comes. */
+bool state_store_put_response(struct state_store *store, const struct response_id *id, void *bytes, size_t n);
+bool state_store_has_response(const struct state_store *store, const struct response_id *id);
+/* Of one that is there; an event comes with context. false: no memory. */
+bool state_store_read_response(struct state_store *store, const struct response_id *id, void *context);
+bool state_store_forget_response(struct state_store *store, const struct response_id *id); /* false: it is unknown */
+
 enum state_event_kind {
     STATE_EVENT_WRITTEN, /* block */
     STATE_EVENT_READ, /* block, bytes */
     STATE_EVENT_COMMITTED, /* id */
+    STATE_EVENT_RESPONSE_WRITTEN,
+    STATE_EVENT_RESPONSE_READ, /* bytes: the record, checked; n_bytes of it */
 };
 
 struct state_event {
@@ -119,6 +131,7 @@ struct state_event {
     void *context;
     uint64_t id;
     void *bytes; /* a buffer with the K/V at + STATE_BLOCK_HEADER_BYTES; the caller's; NULL: it could not be read */
+    size_t n_bytes;
     const char *message; /* of a failure; valid until the next call */
 };
 
@@ -129,6 +142,7 @@ int state_store_run(struct state_store *store, int n); /* not threaded: up to n 
 
 struct state_store_counters {
     int32_t sessions; /* of this model and these numerics */
+    int32_t responses;
     uint64_t bytes, max_bytes;
     uint64_t commits, failures, damaged;
     uint64_t written_bytes, read_bytes;

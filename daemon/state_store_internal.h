@@ -1,5 +1,5 @@
-/* What state_store.c (the index), state_store_jobs.c (files and events) and state_store_open.c (what a folder holds) share.
- * Private to them. */
+/* What state_store.c (the index), state_store_jobs.c (files and events), state_store_open.c (what a folder holds) and
+ * state_store_responses.c share. Private to them. */
 #ifndef DAEMON_STATE_STORE_INTERNAL_H
 #define DAEMON_STATE_STORE_INTERNAL_H
 
@@ -19,6 +19,21 @@ struct stored_session {
     struct stored_session *previous, *next; /* in the list, no order */
 };
 
+/* A response on disk, or one that is being written. */
+struct stored_response {
+    struct response_id id;
+    uint64_t file_bytes; /* what it counts for */
+    const void *writing; /* its record while it has no file; n_writing bytes */
+    size_t n_writing;
+    bool listed; /* false: it went while it was being written */
+    struct stored_response *older, *newer; /* in the list */
+    struct stored_response *next_in_bucket;
+};
+
+enum {
+    RESPONSE_BUCKETS = 4096,
+};
+
 struct state_store {
     struct state_store_options options;
     char *dir;
@@ -34,6 +49,8 @@ struct state_store {
     uint32_t n_blocks;
     struct stored_block *first_root;
     struct stored_session *first_session;
+    struct stored_response *oldest_response, *newest_response;
+    struct stored_response *response_buckets[RESPONSE_BUCKETS]; /* by id */
 
     struct state_manifest *found; /* n_found, taken up to next_found */
     int n_found, next_found;
@@ -65,7 +82,24 @@ void stored_session_destroy(struct state_store *store, struct stored_session *se
 void stored_session_remove(struct state_store *store, struct stored_session *session);
 struct stored_session *stored_session_by_id(const struct state_store *store, uint64_t id);
 
-/* Oldest sessions go until there is room for so many bytes. */
+/* One with a file of so many bytes, or 0 while it is written. NULL: no memory. */
+struct stored_response *stored_response_create(struct state_store *store, const struct response_id *id,
+                                               uint64_t file_bytes);
+/* Off the list, with its file. */
+void stored_response_remove(struct state_store *store, struct stored_response *response);
+void stored_response_name(char name[STATE_NAME_BYTES], const struct response_id *id);
+/* What the worker has done with one. */
+void stored_response_written(struct state_store *store, struct state_job *job);
+void stored_response_was_read(struct state_store *store, struct state_job *job);
+void stored_responses_free(struct state_store *store); /* the end */
+
+/* A job whose event is to come. */
+void state_store_post(struct state_store *store, struct state_job *job);
+void state_store_remove_file(struct state_store *store, const char *name, enum state_job_kind kind);
+/* Counts what has been written, and says what was not. */
+void state_store_note_write(struct state_store *store, const struct state_job *job);
+
+/* Oldest sessions and responses go until there is room for so many bytes. */
 bool state_store_make_room(struct state_store *store, uint64_t bytes, const struct state_priority *priority);
 /* The file goes; without memory to say so, when the folder is opened next. */
 void state_store_remove_block(struct state_store *store, struct state_hash hash);

@@ -9,7 +9,7 @@
 
 #include "daemon/log.h"
 
-static void remove_file(struct state_store *store, const char *name, enum state_job_kind kind)
+void state_store_remove_file(struct state_store *store, const char *name, enum state_job_kind kind)
 {
     const struct state_fs *fs = store->options.fs;
     if (store->worker == NULL) {
@@ -30,14 +30,14 @@ void state_store_remove_block(struct state_store *store, struct state_hash hash)
 {
     char name[STATE_NAME_BYTES];
     stored_block_name(name, hash);
-    remove_file(store, name, STATE_JOB_REMOVE_BLOCK);
+    state_store_remove_file(store, name, STATE_JOB_REMOVE_BLOCK);
 }
 
 void state_store_remove_manifest(struct state_store *store, uint64_t id)
 {
     char name[STATE_NAME_BYTES];
     stored_session_name(name, id);
-    remove_file(store, name, STATE_JOB_REMOVE_MANIFEST);
+    state_store_remove_file(store, name, STATE_JOB_REMOVE_MANIFEST);
 }
 
 void *state_store_buffer(const struct state_store *store)
@@ -60,7 +60,7 @@ static struct state_job *new_block_job(const struct state_store *store, enum sta
     return job;
 }
 
-static void post(struct state_store *store, struct state_job *job)
+void state_store_post(struct state_store *store, struct state_job *job)
 {
     if (job->block != NULL)
         job->block->references++, store->job_references++; /* until its event has been told */
@@ -85,7 +85,7 @@ bool state_store_write(struct state_store *store, struct stored_block *block, vo
     block->writing = (const char *)buffer + STATE_BLOCK_HEADER_BYTES;
     block->file_bytes = bytes;
     store->counters.bytes += bytes;
-    post(store, job);
+    state_store_post(store, job);
     return true;
 }
 
@@ -101,7 +101,7 @@ bool state_store_read(struct state_store *store, struct stored_block *block, voi
         state_job_destroy(job);
         return false;
     }
-    post(store, job);
+    state_store_post(store, job);
     return true;
 }
 
@@ -135,13 +135,13 @@ bool state_store_commit(struct state_store *store, const struct state_manifest *
     job->session = session;
     job->context = context;
     stored_session_name(job->name, manifest->id);
-    post(store, job);
+    state_store_post(store, job);
     return true;
 }
 
 /* --- events ------------------------------------------------------------------------------------------------------- */
 
-static void note_write(struct state_store *store, const struct state_job *job)
+void state_store_note_write(struct state_store *store, const struct state_job *job)
 {
     if (job->status == NPU_OK) {
         store->counters.written_bytes += job->n_bytes;
@@ -157,7 +157,7 @@ static void note_write(struct state_store *store, const struct state_job *job)
 static void finish_write(struct state_store *store, struct state_job *job)
 {
     struct stored_block *block = job->block;
-    note_write(store, job);
+    state_store_note_write(store, job);
     block->writing = NULL;
     if (job->status == NPU_OK)
         block->state = STORED_BLOCK_PRESENT;
@@ -185,7 +185,7 @@ static void finish_read(struct state_store *store, struct state_job *job)
 static void finish_manifest(struct state_store *store, struct state_job *job)
 {
     struct stored_session *session = job->session;
-    note_write(store, job);
+    state_store_note_write(store, job);
     if (job->status != NPU_OK || session->id == 0) { /* 0: it was forgotten meanwhile */
         stored_session_destroy(store, session);
         return;
@@ -220,11 +220,17 @@ static struct state_job *next_done(struct state_store *store)
     return job;
 }
 
+static bool is_removal(const struct state_job *job)
+{
+    return job->kind == STATE_JOB_REMOVE_BLOCK || job->kind == STATE_JOB_REMOVE_MANIFEST ||
+           job->kind == STATE_JOB_REMOVE_RESPONSE;
+}
+
 bool state_store_take_event(struct state_store *store, struct state_event *ret_event)
 {
     forget_told(store);
     struct state_job *job = next_done(store);
-    while (job != NULL && (job->kind == STATE_JOB_REMOVE_BLOCK || job->kind == STATE_JOB_REMOVE_MANIFEST)) {
+    while (job != NULL && is_removal(job)) {
         if (job->status != NPU_OK)
             log_warning(store->options.log, "%s", job->error.message);
         state_job_destroy(job);
@@ -256,8 +262,20 @@ bool state_store_take_event(struct state_store *store, struct state_event *ret_e
         ret_event->id = job->session->id;
         finish_manifest(store, job);
         break;
+    case STATE_JOB_WRITE_RESPONSE:
+        ret_event->kind = STATE_EVENT_RESPONSE_WRITTEN;
+        stored_response_written(store, job);
+        break;
+    case STATE_JOB_READ_RESPONSE:
+        ret_event->kind = STATE_EVENT_RESPONSE_READ;
+        stored_response_was_read(store, job);
+        ret_event->bytes = job->bytes;
+        ret_event->n_bytes = job->n_bytes;
+        job->bytes = NULL;
+        break;
     case STATE_JOB_REMOVE_BLOCK:
     case STATE_JOB_REMOVE_MANIFEST:
+    case STATE_JOB_REMOVE_RESPONSE:
         break;
     }
     return true;

@@ -13,12 +13,19 @@ enum {
     MAX_MANIFEST_BYTES = 1 << 27,
 };
 
+struct found_response {
+    struct response_id id;
+    uint64_t size;
+};
+
 struct listing {
     struct state_store *store;
     uint64_t *ids; /* of manifests */
     size_t n_ids, capacity;
     char (*leftovers)[STATE_NAME_BYTES]; /* temporary files */
     size_t n_leftovers, leftovers_capacity;
+    struct found_response *responses;
+    size_t n_responses, responses_capacity;
 };
 
 /* Lower-case hexadecimal digits. */
@@ -82,7 +89,13 @@ static int on_file(void *argument, const char *name, uint64_t size)
             block->file_bytes = size;
             store->counters.bytes += size;
         }
-    } else if (parse_session_name(name, ".session.tmp", &id) || parse_block_name(name, ".block.tmp", &hash)) {
+    } else if (parse_block_name(name, ".response", &hash)) {
+        if (!grow((void **)&listing->responses, listing->n_responses, &listing->responses_capacity,
+                  sizeof *listing->responses))
+            return -ENOMEM;
+        listing->responses[listing->n_responses++] = (struct found_response){{(int64_t)hash.high, hash.low}, size};
+    } else if (parse_session_name(name, ".session.tmp", &id) || parse_block_name(name, ".block.tmp", &hash) ||
+               parse_block_name(name, ".response.tmp", &hash)) {
         if (!grow((void **)&listing->leftovers, listing->n_leftovers, &listing->leftovers_capacity,
                   sizeof *listing->leftovers))
             return -ENOMEM;
@@ -217,6 +230,23 @@ static int compare_use(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
+static int compare_age(const void *a, const void *b)
+{
+    const struct found_response *x = a, *y = b;
+    return x->id.created_us < y->id.created_us ? -1 : x->id.created_us > y->id.created_us;
+}
+
+/* Their contents are looked at when they are asked for. False: no memory. */
+static bool take_responses(struct state_store *store, const struct listing *listing)
+{
+    if (listing->n_responses > 0)
+        qsort(listing->responses, listing->n_responses, sizeof *listing->responses, compare_age);
+    for (size_t i = 0; i < listing->n_responses; i++)
+        if (stored_response_create(store, &listing->responses[i].id, listing->responses[i].size) == NULL)
+            return false;
+    return true;
+}
+
 /* Block files that no manifest names. */
 static void sweep(struct state_store *store)
 {
@@ -238,6 +268,8 @@ static void say_what_is_there(const struct state_store *store)
         n_foreign += session->foreign;
     log_info(store->options.log, "the state folder %s has %d sessions, %" PRIu64 " bytes", store->dir,
              store->counters.sessions, store->counters.bytes);
+    if (store->counters.responses > 0)
+        log_info(store->options.log, "%d of its files are stored responses", store->counters.responses);
     if (n_foreign > 0)
         log_info(store->options.log,
                  "%d sessions in %s are of another model or other numerics: their K/V is not used, and kept until the "
@@ -254,6 +286,8 @@ enum npu_status state_store_load(struct state_store *store, struct npu_error *er
         store->found = calloc(listing.n_ids, sizeof *store->found);
         code = store->found == NULL ? -ENOMEM : 0;
     }
+    if (code == 0 && !take_responses(store, &listing))
+        code = -ENOMEM;
     for (size_t i = 0; code == 0 && i < listing.n_leftovers; i++) {
         char path[STATE_PATH_BYTES];
         if (state_path(path, store->dir, listing.leftovers[i]))
@@ -263,6 +297,7 @@ enum npu_status state_store_load(struct state_store *store, struct npu_error *er
         read_manifest(store, listing.ids[i]);
     free(listing.ids);
     free(listing.leftovers);
+    free(listing.responses);
     if (code != 0)
         return npu_error_set(error, code == -ENOMEM ? NPU_ERROR_MEMORY : NPU_ERROR_SYSTEM,
                              "cannot list the state folder %s: %s", store->dir, strerror(-code));

@@ -164,6 +164,31 @@ static enum npu_status read_block(const struct state_worker *worker, struct stat
     return status == NPU_OK ? NPU_OK : npu_error_prefix(error, "%s", path);
 }
 
+static enum npu_status write_response(const struct state_worker *worker, const struct state_job *job,
+                                      struct npu_error *error)
+{
+    enum npu_status status = write_file(worker, job, error);
+    return status == NPU_OK ? sync_dir(worker, error) : status;
+}
+
+static enum npu_status read_response(const struct state_worker *worker, struct state_job *job, struct npu_error *error)
+{
+    char path[STATE_PATH_BYTES];
+    struct response_record record;
+    if (job->bytes != NULL) /* given along: its file is still to be written */
+        return NPU_OK;
+    if (!state_path(path, worker->dir, job->name))
+        return failure(error, "read", job->name, ENAMETOOLONG);
+    enum npu_status status =
+        state_read_file(worker->options.fs, path, STATE_MAX_RESPONSE_BYTES, &job->bytes, &job->n_bytes, error);
+    if (status != NPU_OK)
+        return status;
+    status = response_record_decode(&record, job->bytes, job->n_bytes, error);
+    if (status == NPU_OK && !response_id_equal(&record.id, &job->response_id))
+        status = npu_error_set(error, NPU_ERROR_INPUT, "it is another response");
+    return status == NPU_OK ? NPU_OK : npu_error_prefix(error, "%s", path);
+}
+
 static enum npu_status remove_file(const struct state_worker *worker, const struct state_job *job,
                                    struct npu_error *error)
 {
@@ -172,7 +197,7 @@ static enum npu_status remove_file(const struct state_worker *worker, const stru
     int code = state_path(path, worker->dir, job->name) ? -fs->unlink(fs->context, path) : ENAMETOOLONG;
     if (code != 0 && code != ENOENT)
         return failure(error, "remove", job->name, code);
-    return job->kind == STATE_JOB_REMOVE_MANIFEST ? sync_dir(worker, error) : NPU_OK;
+    return job->kind == STATE_JOB_REMOVE_BLOCK ? NPU_OK : sync_dir(worker, error);
 }
 
 static void execute(const struct state_worker *worker, struct state_job *job)
@@ -188,8 +213,15 @@ static void execute(const struct state_worker *worker, struct state_job *job)
     case STATE_JOB_READ_BLOCK:
         job->status = read_block(worker, job, &job->error);
         break;
+    case STATE_JOB_WRITE_RESPONSE:
+        job->status = write_response(worker, job, &job->error);
+        break;
+    case STATE_JOB_READ_RESPONSE:
+        job->status = read_response(worker, job, &job->error);
+        break;
     case STATE_JOB_REMOVE_BLOCK:
     case STATE_JOB_REMOVE_MANIFEST:
+    case STATE_JOB_REMOVE_RESPONSE:
         job->status = remove_file(worker, job, &job->error);
         break;
     }
@@ -218,7 +250,8 @@ static bool run_one(struct state_worker *worker)
     struct state_job *next, *job = mailbox_take(&worker->jobs);
     for (; job != NULL; job = next) {
         next = job->next;
-        append(job->kind == STATE_JOB_READ_BLOCK ? &worker->reads : &worker->others, job);
+        bool is_read = job->kind == STATE_JOB_READ_BLOCK || job->kind == STATE_JOB_READ_RESPONSE;
+        append(is_read ? &worker->reads : &worker->others, job);
     }
     job = pop(&worker->reads);
     if (job == NULL)

@@ -3,14 +3,16 @@
  * taken back by one thread (the engine's).
  *
  * Writing a file: to a temporary name, synced, renamed. A manifest syncs the folder before it, so that its blocks are
- * there, and after it; when it is removed, too, so that a deleted session does not come back. */
+ * there, and after it; when it is removed, too, so that a deleted session does not come back; and a response as well. */
 #ifndef DAEMON_STATE_STORE_WORKER_H
 #define DAEMON_STATE_STORE_WORKER_H
 
+#include "daemon/response_record.h"
 #include "daemon/state_store_format.h"
 #include "daemon/state_store_fs.h"
 
 struct stored_block;
+struct stored_response;
 struct stored_session;
 
 enum state_job_kind {
@@ -19,11 +21,15 @@ enum state_job_kind {
     STATE_JOB_READ_BLOCK,
     STATE_JOB_REMOVE_BLOCK,
     STATE_JOB_REMOVE_MANIFEST,
+    STATE_JOB_WRITE_RESPONSE,
+    STATE_JOB_READ_RESPONSE, /* unless bytes are given along */
+    STATE_JOB_REMOVE_RESPONSE,
 };
 
 enum {
     STATE_NAME_BYTES = 48,
     STATE_PATH_BYTES = 1024,
+    STATE_MAX_RESPONSE_BYTES = 1 << 28, /* of a stored response */
 };
 
 /* From malloc. bytes too; blocks: header and K/V. */
@@ -34,10 +40,12 @@ struct state_job {
     size_t n_bytes;
     struct state_hash hash; /* blocks */
     int32_t n_tokens; /* blocks */
+    struct response_id response_id; /* responses that are read */
 
     /* The owner's. */
     struct stored_block *block;
     struct stored_session *session;
+    struct stored_response *response;
     void *context;
 
     enum npu_status status;

@@ -1,5 +1,6 @@
 """POST /v1/responses through the official client: whole and streamed, chains, tools, what is stored, every refusal."""
 import json
+import time
 
 import httpx
 import openai
@@ -393,3 +394,92 @@ def test_a_chain_that_grows_past_the_context_is_refused(client):
     with pytest.raises(openai.BadRequestError) as refusal:
         create(client, " word" * 4060, previous_response_id=first.id)
     assert refusal.value.code == "context_length_exceeded" and refusal.value.param == "input"
+
+
+# ---- the state folder ----
+
+
+def files(folder):
+    """Stored responses, the oldest first."""
+    return sorted(folder.glob("*.response"))
+
+
+def test_a_chain_goes_on_after_a_restart(start, tmp_path):
+    daemon = start("--state-dir", tmp_path)
+    first = create(connect(daemon))
+    second = create(connect(daemon), "And one more?", previous_response_id=first.id)
+    deleted = create(connect(daemon), "Forget this.")
+    connect(daemon).responses.delete(deleted.id)
+    daemon.stop()
+    assert len(files(tmp_path)) == 2
+
+    daemon = start("--state-dir", tmp_path)
+    client = connect(daemon)
+    daemon.wait_for_line(r"2 of its files are stored responses")
+    given = client.responses.retrieve(second.id)
+    assert given.model_dump() == second.model_dump()
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(deleted.id)
+    third = create(client, "And another?", previous_response_id=second.id)
+    assert third.usage.input_tokens_details.cached_tokens == second.usage.total_tokens - 1
+    cache = third.model_dump()["timings"]["cache"]
+    assert cache["source"] == "disk" and cache["restored"] > 0
+    branch = create(client, "Why?", previous_response_id=first.id)
+    assert branch.usage.input_tokens_details.cached_tokens > 0
+    client.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(first.id)
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_damaged_files_are_as_if_unknown(start, tmp_path):
+    daemon = start("--state-dir", tmp_path)
+    made = [create(connect(daemon), f"Hello {i}.", max_output_tokens=1) for i in range(6)]
+    daemon.stop()
+    stored = files(tmp_path)
+    assert len(stored) == 6 and [path.stem for path in stored] == [answer.id[5:] for answer in made]
+    flip(stored[0])
+    stored[1].write_bytes(stored[1].read_bytes()[:-1])
+    stored[2].write_bytes(b"")
+    data = bytearray(stored[3].read_bytes())
+    data[8] += 1  # the version
+    stored[3].write_bytes(data)
+    stored[4].write_bytes(stored[5].read_bytes())
+
+    daemon = start("--state-dir", tmp_path)
+    for answer in made[:5]:
+        with pytest.raises(openai.BadRequestError) as refusal:
+            create(connect(daemon), previous_response_id=answer.id)
+        assert refusal.value.code == "previous_response_not_found"
+    for answer in made[:5]:
+        with pytest.raises(openai.NotFoundError):
+            connect(daemon).responses.retrieve(answer.id)
+    assert connect(daemon).responses.retrieve(made[5].id).id == made[5].id
+    lines = [line for line in daemon.log if "a stored response is forgotten" in line]
+    assert len(lines) == 5 and all(str(path) in line for path, line in zip(stored, lines))
+    daemon.stop()
+    assert files(tmp_path) == [stored[5]]
+
+
+def test_the_oldest_make_room(start, tmp_path):
+    daemon = start("--state-dir", tmp_path, "--state-max", "1M", "--checkpoint-interval", "0")
+    large = {"tools": [{**FUNCTION, "description": "x" * 100_000}], "tool_choice": "none", "max_output_tokens": 1}
+    made = [create(connect(daemon), f"Hello {i}.", **large) for i in range(15)]
+    deadline = time.monotonic() + 30
+    while not files(tmp_path) or files(tmp_path)[-1].stem != made[-1].id[5:]:
+        assert time.monotonic() < deadline, files(tmp_path)
+        time.sleep(0.1)
+    daemon.kill()  # stopping would save the sessions, too
+    left = [path.stem for path in files(tmp_path)]
+    assert 5 < len(left) < 11 and left == [answer.id[5:] for answer in made[-len(left):]]
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1024 * 1024
+
+    daemon = start("--state-dir", tmp_path, "--state-max", "1M")
+    assert connect(daemon).responses.retrieve(made[-1].id).tools[0].description == "x" * 100_000
+    with pytest.raises(openai.NotFoundError):
+        connect(daemon).responses.retrieve(made[0].id)

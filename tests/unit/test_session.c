@@ -96,7 +96,7 @@ static void compute(struct world *world, struct session *session, int32_t n)
 static struct session *open_session(struct world *world, const int32_t *tokens, int32_t n, const char *key,
                                     struct cache_report *start)
 {
-    struct session_request request = {tokens, n, n - 1, key, false};
+    struct session_request request = {.tokens = tokens, .n_tokens = n, .max_cached = n - 1, .key = key};
     struct session *session = session_open(world->table, &request, ++world->now_us, start);
     assert_non_null(session);
     check_content(world, session);
@@ -559,7 +559,7 @@ static void test_a_transient_session_takes_nothing_and_leaves_nothing(void **sta
     uint64_t id;
     run(world, tokens, 90, "key", &id);
     struct kv_pool_counters before = kv_pool_count(world->pool);
-    struct session_request request = {tokens, 100, 0, NULL, true};
+    struct session_request request = {.tokens = tokens, .n_tokens = 100, .transient = true};
     struct cache_report start;
     struct session *session = session_open(world->table, &request, ++world->now_us, &start);
     assert_non_null(session);
@@ -611,8 +611,9 @@ static void test_random_operations_keep_every_position_right(void **state)
             int32_t tokens[MAX_TOKENS];
             int32_t n = random_prompt(tokens);
             bool transient = random_below(5) == 0;
-            struct session_request request = {tokens, n, random_below(8) && !transient ? n - 1 : 0,
-                                              transient ? NULL : keys[random_below(4)], transient};
+            struct session_request request = {.tokens = tokens, .n_tokens = n, .transient = transient};
+            request.max_cached = random_below(8) && !transient ? n - 1 : 0;
+            request.key = transient ? NULL : keys[random_below(4)];
             struct cache_report start;
             *slot = session_open(world->table, &request, world->now_us, &start);
             assert_non_null(*slot);

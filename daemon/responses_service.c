@@ -9,6 +9,7 @@
 #include "daemon/chat_format.h"
 #include "daemon/chat_history.h"
 #include "daemon/chat_prompt.h"
+#include "daemon/chat_constraint.h"
 #include "daemon/chat_turn.h"
 #include "daemon/service_internal.h"
 #include "daemon/stored_responses.h"
@@ -236,7 +237,9 @@ static bool create_output(struct responses *responses)
     struct chat_turn_options turn = {.format = answer->service->model.chat_format,
                                      .prompt = &responses->prompt,
                                      .with_tools = tool_fields_offered(&responses->request.tools) != NULL,
-                                     .parallel = responses->request.tools.parallel};
+                                     .parallel = responses->request.tools.parallel,
+                                     .is_raw = chat_constraint_is_raw(&responses->request.grammar),
+                                     .is_constrained = responses->request.grammar.is_given};
     responses->output = responses_output_create(&options);
     return (responses->output != NULL && chat_turn_init(&responses->turn, &answer->choices[0], &turn)) ||
            answer_out_of_memory(answer);
@@ -244,7 +247,11 @@ static bool create_output(struct responses *responses)
 
 static bool create_choices(struct responses *responses)
 {
-    const struct responses_request *request = &responses->request;
+    struct responses_request *request = &responses->request;
+    const struct chat_format *format = responses->answer.service->model.chat_format;
+    if (!chat_constraint_set(&request->grammar, format, &responses->prompt, &request->tools, "tools",
+                             &responses->answer.error))
+        return false;
     struct answer_plan plan = {.sampling = &request->sampling,
                                .stop = &request->stop,
                                .queue = &request->queue,
@@ -265,10 +272,6 @@ static bool prepare(struct answer *answer)
     if (!responses->is_decoded) {
         if (!decode(responses))
             return false;
-        if (responses->request.tools.choice == TOOL_CHOICE_REQUIRED ||
-            responses->request.tools.choice == TOOL_CHOICE_NAMED)
-            return api_error_set(&answer->error, API_ERROR_UNSUPPORTED_PARAMETER, "tool_choice",
-                                 "tool_choice may only be auto or none: calls cannot be forced");
         answer->awaits = responses->n_wanted > 0;
         if (answer->awaits)
             return true;

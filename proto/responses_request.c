@@ -350,6 +350,7 @@ static bool read_sampling(struct responses_request *request, const json_t *objec
            tell(request, "top_p", json_real(request->sampling.top_p), error) &&
            tell(request, "top_logprobs", json_integer(0), error) && stop_fields_read(&request->stop, object, error) &&
            grammar_fields_refuse_stop(&request->grammar, request->stop.n_stops, error) &&
+           tool_fields_refuse_stop(&request->tools, request->stop.n_stops, error) &&
            queue_fields_read(&request->queue, object, error);
 }
 

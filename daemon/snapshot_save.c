@@ -229,6 +229,12 @@ struct save *snapshot_save_begin(struct snapshots *snapshots, struct session *se
     return save;
 }
 
+/* False: nothing of its K/V is on disk or in the pool. */
+static bool has_something(const struct save *save, const struct session *session)
+{
+    return save->n_blocks > 0 || session->state != SESSION_EVICTED;
+}
+
 void snapshot_save_cancel(struct snapshots *snapshots, uint64_t id)
 {
     struct save *next, *save = snapshots->first_save;
@@ -259,7 +265,7 @@ enum npu_status snapshots_save(struct snapshots *snapshots, struct session *sess
     bool was_kept = session->kept;
     session->kept = true;
     struct save *save = snapshot_save_begin(snapshots, session);
-    if (save != NULL && (save->n_blocks > 0 || session->state != SESSION_EVICTED)) {
+    if (save != NULL && has_something(save, session)) {
         save->waiters = waiter;
         return NPU_OK;
     }
@@ -320,6 +326,23 @@ static void fail(struct snapshots *snapshots, struct save *save, const char *rea
     snapshot_save_destroy(snapshots, save);
 }
 
+static void note_saved(struct snapshots *snapshots, struct save *save, struct session *session)
+{
+    const struct state_manifest *manifest = &save->manifest;
+    int64_t covered = (int64_t)manifest->n_blocks * KV_BLOCK_TOKENS;
+    int32_t n_tokens = covered < manifest->n_tokens ? (int32_t)covered : manifest->n_tokens;
+    if (session != NULL) {
+        int32_t common = 0;
+        while (common < n_tokens && common < session->n_tokens && session->tokens[common] == manifest->tokens[common])
+            common++;
+        session->n_lasting = common;
+        if (n_tokens < manifest->n_tokens && session->state != SESSION_EVICTED)
+            session->dirty = true; /* another time there may be room for the rest */
+    }
+    tell(save, n_tokens, NULL);
+    snapshot_save_destroy(snapshots, save);
+}
+
 /* All its blocks are written or lost. */
 static void commit(struct snapshots *snapshots, struct save *save)
 {
@@ -330,15 +353,19 @@ static void commit(struct snapshots *snapshots, struct save *save)
     for (int32_t i = 0; i < n_present; i++)
         save->manifest.hashes[i] = save->blocks[i]->hash;
     save->manifest.n_blocks = n_present;
-    if (n_present == 0) {
-        fail(snapshots, save,
-             "none of its K/V could be written: the state folder has no room for it, or the disk has failed");
-    } else if (!state_store_commit(snapshots->options.store, &save->manifest, save->blocks, save)) {
-        fail(snapshots, save, "the state folder has no room for it");
-    } else {
-        save->committing = true;
-        save->n_blocks = 0; /* the store's now */
+    if (n_present > 0 && state_store_is_up_to_date(snapshots->options.store, &save->manifest)) {
+        note_saved(snapshots, save, session_of(snapshots, save));
+        return;
     }
+    for (; n_present > 0 && !save->committing; n_present--) { /* its blocks may have left no room for the manifest */
+        trim(snapshots, save, n_present);
+        save->manifest.n_blocks = n_present;
+        save->committing = state_store_commit(snapshots->options.store, &save->manifest, save->blocks, save);
+    }
+    if (save->committing)
+        save->n_blocks = 0; /* the store's now */
+    else
+        fail(snapshots, save, "the state folder has no room for it, or the disk has failed");
 }
 
 void snapshot_save_on_committed(struct snapshots *snapshots, struct save *save, const struct state_event *event)
@@ -347,21 +374,8 @@ void snapshot_save_on_committed(struct snapshots *snapshots, struct save *save, 
         fail(snapshots, save, event->message);
         return;
     }
-    const struct state_manifest *manifest = &save->manifest;
-    int64_t covered = (int64_t)manifest->n_blocks * KV_BLOCK_TOKENS;
-    int32_t n_tokens = covered < manifest->n_tokens ? (int32_t)covered : manifest->n_tokens;
-    struct session *session = event->id != 0 ? session_of(snapshots, save) : NULL;
-    if (session != NULL) {
-        int32_t common = 0;
-        while (common < n_tokens && common < session->n_tokens && session->tokens[common] == manifest->tokens[common])
-            common++;
-        session->n_lasting = common;
-    }
     snapshots->counters.saves += event->id != 0;
-    if (n_tokens < manifest->n_tokens && session != NULL)
-        session->dirty = true; /* another time there may be room for the rest */
-    tell(save, n_tokens, NULL);
-    snapshot_save_destroy(snapshots, save);
+    note_saved(snapshots, save, event->id != 0 ? session_of(snapshots, save) : NULL);
 }
 
 /* The next session that a checkpoint has to look at begins to be saved. False: there is none. */
@@ -373,8 +387,11 @@ static bool begin_next(struct snapshots *snapshots)
             !snapshot_is_worth_saving(s))
             continue;
         s->checkpoint = snapshots->checkpoint;
-        if (snapshot_save_begin(snapshots, s) != NULL)
+        struct save *save = snapshot_save_begin(snapshots, s);
+        if (save != NULL && has_something(save, s))
             return true;
+        if (save != NULL) /* nothing can be done for it before its next turn */
+            snapshot_save_destroy(snapshots, save);
     }
     return false;
 }

@@ -375,6 +375,15 @@ int32_t state_store_covered(const struct state_store *store, uint64_t id)
     return n;
 }
 
+bool state_store_is_up_to_date(const struct state_store *store, const struct state_manifest *manifest)
+{
+    const struct stored_session *session = stored_session_by_id(store, manifest->id);
+    return session != NULL && !session->foreign && session->used_us == manifest->used_us &&
+           session->pinned == manifest->pinned && session->n_tokens == manifest->n_tokens &&
+           session->n_blocks == manifest->n_blocks &&
+           state_hash_equal(session->blocks[session->n_blocks - 1]->hash, manifest->hashes[manifest->n_blocks - 1]);
+}
+
 void state_store_forget(struct state_store *store, uint64_t id)
 {
     bool known = false;

@@ -75,6 +75,8 @@ bool state_store_next_found(struct state_store *store, struct state_manifest *re
 bool state_store_has(const struct state_store *store, uint64_t id); /* a session */
 /* Tokens of the saved history that its blocks cover, as far as they can be read; 0: unknown session. */
 int32_t state_store_covered(const struct state_store *store, uint64_t id);
+/* The folder has just this state of the session, with so many blocks. */
+bool state_store_is_up_to_date(const struct state_store *store, const struct state_manifest *manifest);
 void state_store_forget(struct state_store *store, uint64_t id); /* a session and the files that only it has */
 
 /* Blocks. parent NULL: at position 0. */

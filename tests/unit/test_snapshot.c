@@ -294,6 +294,40 @@ static void test_older_sessions_make_room_and_newer_ones_do_not(void **state)
     fake_fs_destroy(fs);
 }
 
+static void test_checkpoints_do_not_write_again_what_they_can_make_no_better(void **state)
+{
+    (void)state;
+    struct fake_fs *fs = fake_fs_create();
+    struct world *world = small_world(fs, 9, size_of_one() * 3 / 2, 1);
+    struct snapshots *snapshots = scheduler_snapshots(world->scheduler);
+    uint64_t lost;
+    ask(world, 1, 128, 1, "lost", &lost);
+    fs->fail_on = fs->fail_writes_only = true;
+    fs->fail_code = EIO;
+    fs->fail_at = 1;
+    ask(world, 3, 200, 40, NULL, NULL); /* evicts it */
+    world_run_to_end(world);
+    fs->fail_at = 0;
+    assert_int_equal(find(world, lost)->state, SESSION_EVICTED);
+    assert_false(state_store_has(world->store, lost));
+    ask(world, 2, 250, 1, "long", NULL); /* there is room for a part of it */
+    for (int i = 0; i < 2; i++) {
+        snapshots_checkpoint(snapshots);
+        world_run_to_end(world);
+    }
+    uint64_t failed = snapshots_count(snapshots).failed_saves;
+    int created = fs->n_created;
+    assert_int_equal(state_store_count(world->store).sessions, 1);
+    for (int i = 0; i < 5; i++) {
+        snapshots_checkpoint(snapshots);
+        world_run_to_end(world);
+    }
+    assert_int_equal(snapshots_count(snapshots).failed_saves, failed);
+    assert_int_equal(fs->n_created, created);
+    world_destroy(world);
+    fake_fs_destroy(fs);
+}
+
 static void test_a_block_of_two_saves_gets_the_room_of_the_newer(void **state)
 {
     (void)state;
@@ -460,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_an_evicted_session_without_a_copy_cannot_be_saved),
         cmocka_unit_test(test_a_full_disk_is_told_and_the_session_is_saved_later),
         cmocka_unit_test(test_older_sessions_make_room_and_newer_ones_do_not),
+        cmocka_unit_test(test_checkpoints_do_not_write_again_what_they_can_make_no_better),
         cmocka_unit_test(test_a_block_of_two_saves_gets_the_room_of_the_newer),
         cmocka_unit_test(test_a_device_that_gives_no_block_out_costs_the_save_only),
         cmocka_unit_test(test_an_exported_session_goes_on_elsewhere_from_memory_and_from_disk),

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "daemon/answer.h"
+#include "daemon/chat_constraint.h"
 #include "daemon/chat_format.h"
 #include "daemon/chat_history.h"
 #include "daemon/chat_prompt.h"
@@ -278,7 +279,10 @@ static bool prepare(struct answer *answer)
     }
     return begin_conversation(responses) && resolve_references(responses) &&
            responses_items_add(responses->messages, responses->input, "input", &answer->error) &&
-           create_prompt(responses) && create_choices(responses);
+           create_prompt(responses) &&
+           chat_constraint_set(&responses->request.grammar, answer->service->model.chat_format, &responses->prompt,
+                               &responses->request.tools, "tools", &answer->error) &&
+           create_choices(responses);
 }
 
 /* ---- bringing what is stored ---- */

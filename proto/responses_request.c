@@ -59,7 +59,6 @@ static bool refuse_fields(const json_t *object, struct api_error *error)
         {"reasoning_effort", "use reasoning.effort"},
         {"verbosity", "say it in the instructions"},
         {"functions", "use tools"},
-        {"grammar", "use text.format, or /v1/chat/completions"},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (!request_refuse_field(object, fields[i].name, fields[i].why, error))
@@ -268,8 +267,8 @@ static bool read_tool(struct responses_request *request, const json_t *tool, con
 /* As OpenAI repeats them: every member is there. */
 static json_t *told_tool(const json_t *tool)
 {
-    static const char *const names[] = {"name", "description", "parameters", "strict"};
-    json_t *told = json_pack("{s:s}", "type", "function");
+    static const char *const names[] = {"name", "description", "parameters"};
+    json_t *told = json_pack("{s:s, s:b}", "type", "function", "strict", json_is_true(json_field(tool, "strict")));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         json_t *value = json_field(tool, names[i]);
         json_object_set_new(told, names[i], value != NULL ? json_incref(value) : json_null());
@@ -336,7 +335,12 @@ static bool read_text(struct responses_request *request, const json_t *object, s
     json_t *format = json_field(text, "format"), *verbosity = json_field(text, "verbosity");
     if (verbosity != NULL && !json_is_text(verbosity, "medium"))
         return unsupported(error, "text.verbosity", "say it in the instructions");
-    if (!grammar_fields_read_format(&request->grammar, format, "text.format", error))
+    if (!grammar_fields_read(&request->grammar, object, error)) /* npud's own field; response_format is not there */
+        return false;
+    if (request->grammar.is_given && format != NULL)
+        return api_error_set(error, API_ERROR_INVALID_VALUE, "grammar",
+                             "grammar may not be given together with text.format");
+    if (format != NULL && !grammar_fields_read_format(&request->grammar, format, "text.format", error))
         return false;
     json_t *told = format != NULL ? json_incref(format) : json_pack("{s:s}", "type", "text");
     return tell(request, "text", json_pack("{s:o, s:s}", "format", told, "verbosity", "medium"), error);

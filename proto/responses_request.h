@@ -1,5 +1,5 @@
-/* POST /v1/responses: the request. Source: OpenAI's API reference, plus stop, chat_template_kwargs and what
- * /v1/chat/completions has beyond it. Unknown fields are ignored, null means the default. Thread: any. */
+/* POST /v1/responses: the request. Source: OpenAI's API reference, plus stop, grammar, chat_template_kwargs
+ * and what else /v1/chat/completions has beyond it. Unknown fields are ignored, null means the default. Thread: any. */
 #ifndef PROTO_RESPONSES_REQUEST_H
 #define PROTO_RESPONSES_REQUEST_H
 

@@ -295,17 +295,34 @@ def test_without_tools_nothing_is_a_call(scripted):
 
 
 class Person(pydantic.BaseModel):
-    name: str
-    age: int
+    name: str = pydantic.Field(max_length=12)
+    age: int = pydantic.Field(ge=0, le=150)
 
 
 def test_text_format_is_kept(client):
-    answer = client.responses.parse(model="any", input="Invent a person.", text_format=Person, max_output_tokens=200,
-                                    temperature=1.2)
+    answer = client.responses.parse(model="any", input="Invent a person.", text_format=Person, max_output_tokens=100,
+                                    extra_body={"seed": 3})
     assert answer.status == "completed" and isinstance(answer.output_parsed, Person)
     assert answer.text.format.name == "Person"
-    free = create(client, "Write JSON.", text={"format": {"type": "json_object"}}, max_output_tokens=200)
-    assert free.status == "incomplete" or isinstance(json.loads(free.output_text), dict)
+    free = create(client, "Write JSON.", text={"format": {"type": "json_object"}}, max_output_tokens=40)
+    assert free.output_text.startswith("{")
+    own = create(client, "Write.", extra_body={"grammar": {"type": "regex", "value": "[a-c]{3}"}})
+    assert len(own.output_text) == 3 and set(own.output_text) <= set("abc")
+
+
+def test_a_call_can_be_demanded(client):
+    cities = {"type": "object", "properties": {"city": {"enum": ["Bern", "Zürich"]}}, "required": ["city"],
+              "additionalProperties": False}
+    tools = [{**FUNCTION, "parameters": cities}, {**FUNCTION, "name": "get_time", "parameters": cities}]
+    demands = ["required", {"type": "function", "name": "get_time"}]
+    for demand, names in zip(demands, [{"get_weather", "get_time"}, {"get_time"}]):
+        answer = create(client, tools=tools, tool_choice=demand, parallel_tool_calls=False, temperature=1.5,
+                        max_output_tokens=60, extra_body={"seed": 1})
+        [call] = answer.output
+        assert answer.status == "completed" and call.type == "function_call" and call.name in names
+        assert json.loads(call.arguments)["city"] in ("Bern", "Zürich")
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": "It rains."}
+    assert create(client, [output], previous_response_id=answer.id, tools=tools, max_output_tokens=2).output_text
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "get_weather"}])
@@ -353,6 +370,11 @@ HELLO = {"input": "Hello."}
     ({**HELLO, "stream_options": {}}, "stream_options"),
     ({**HELLO, "stream": True, "stream_options": {"include_obfuscation": True}},
      "stream_options.include_obfuscation"),
+    ({**HELLO, "stop": ["x"], "tools": [FUNCTION], "tool_choice": "required"}, "stop"),
+    ({**HELLO, "stop": ["x"], "text": {"format": {"type": "json_object"}}}, "stop"),
+    ({**HELLO, "grammar": {"type": "json_object"}, "text": {"format": {"type": "text"}}}, "grammar"),
+    ({**HELLO, "text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "thing"}}}},
+     "text.format.schema"),
     ({**HELLO, "tools": [{"type": "web_search"}]}, "tools[0].type"),
     ({**HELLO, "tools": [{"type": "function"}]}, "tools[0].name"),
     ({**HELLO, "tool_choice": "required"}, "tool_choice"),

@@ -108,7 +108,7 @@ static json_t *describe(const struct grammar_fields *grammar, const struct chat_
         if (!demanded && !has_form)
             ok = ok && set(turn, "free", json_pack("{s:s}", writing->free_key, writing->free));
     }
-    if (chat_format_reasoning(format) != CHAT_REASONING_NONE)
+    if (chat_format_may_reason(format, prompt->text, prompt->length))
         ok = ok && set(turn, "thinking", thinking_value(format, prompt));
     if (ok)
         return turn;

@@ -339,15 +339,27 @@ const int32_t *chat_format_marks(const struct chat_format *format, int *ret_n)
     return format->marks;
 }
 
-bool chat_format_begins_in_reasoning(const struct chat_format *format, const char *text, size_t length)
+/* But for space behind it. */
+static bool ends_with(const char *text, size_t length, const char *mark)
 {
-    static const char *const marks[] = {
-        [CHAT_REASONING_NONE] = "", [CHAT_REASONING_THINK] = "<think>", [CHAT_REASONING_CHANNEL] = "<|channel>thought"};
-    const char *mark = marks[format->reasoning];
     size_t mark_length = strlen(mark);
     while (length > 0 && strchr(" \n\r\t", text[length - 1]) != NULL)
         length--;
     return mark_length > 0 && length >= mark_length && memcmp(text + length - mark_length, mark, mark_length) == 0;
+}
+
+bool chat_format_begins_in_reasoning(const struct chat_format *format, const char *text, size_t length)
+{
+    const char *open, *close;
+    chat_reasoning_marks(format->reasoning, &open, &close);
+    return ends_with(text, length, open);
+}
+
+bool chat_format_may_reason(const struct chat_format *format, const char *text, size_t length)
+{
+    const char *open, *close;
+    chat_reasoning_marks(format->reasoning, &open, &close);
+    return format->reasoning != CHAT_REASONING_NONE && !ends_with(text, length, close);
 }
 
 /* ---- rendering ---- */

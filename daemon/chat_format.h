@@ -33,6 +33,9 @@ enum chat_tool_style chat_format_tools(const struct chat_format *format);
 const int32_t *chat_format_marks(const struct chat_format *format, int *ret_n);
 /* The text ends inside thinking: what is generated next is more of it. */
 bool chat_format_begins_in_reasoning(const struct chat_format *format, const char *text, size_t length);
+/* The model thinks, and the text does not end with a thought that is over already, as templates write it where there is to be
+ * none. */
+bool chat_format_may_reason(const struct chat_format *format, const char *text, size_t length);
 
 /* What a prompt is made of; borrowed. */
 struct chat_content {

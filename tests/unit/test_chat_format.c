@@ -200,29 +200,31 @@ static void thinking_is_asked_for_in_every_way(void **state)
     gives(onoff, "{\"messages\":[" HI "],\"chat_template_kwargs\":{\"enable_thinking\":7}}", "True 7");
 }
 
-static void a_prompt_may_begin_inside_thinking(void **state)
+static void a_prompt_may_end_in_thinking_or_behind_it(void **state)
 {
     (void)state;
     static const struct {
         const char *mentioned, *prompt;
         enum chat_reasoning reasoning;
-        bool begins;
+        bool begins, may;
     } cases[] = {
-        {"<think></think>", "a>\n<think>\n", CHAT_REASONING_THINK, true},
-        {"<think></think>", "<think>", CHAT_REASONING_THINK, true},
-        {"<think></think>", "<think>\n\n</think>\n\n", CHAT_REASONING_THINK, false},
-        {"<think></think>", "", CHAT_REASONING_THINK, false},
-        {"<|channel><channel|>", "<|channel>thought\n", CHAT_REASONING_CHANNEL, true},
-        {"<|channel><channel|>", "<|channel>thought\n<channel|>", CHAT_REASONING_CHANNEL, false},
-        {"", "<think>\n", CHAT_REASONING_NONE, false},
+        {"<think></think>", "a>\n<think>\n", CHAT_REASONING_THINK, true, true},
+        {"<think></think>", "<think>", CHAT_REASONING_THINK, true, true},
+        {"<think></think>", "<think>\n\n</think>\n\n", CHAT_REASONING_THINK, false, false},
+        {"<think></think>", "</think>a>", CHAT_REASONING_THINK, false, true},
+        {"<think></think>", "", CHAT_REASONING_THINK, false, true},
+        {"<|channel><channel|>", "<|channel>thought\n", CHAT_REASONING_CHANNEL, true, true},
+        {"<|channel><channel|>", "<|channel>thought\n<channel|>", CHAT_REASONING_CHANNEL, false, false},
+        {"", "<think>\n", CHAT_REASONING_NONE, false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char template[128];
+        const char *prompt = cases[i].prompt;
         snprintf(template, sizeof template, "{# %s #}", cases[i].mentioned);
         struct chat_format *format = create(template);
         assert_int_equal(chat_format_reasoning(format), cases[i].reasoning);
-        assert_int_equal(chat_format_begins_in_reasoning(format, cases[i].prompt, strlen(cases[i].prompt)),
-                         cases[i].begins);
+        assert_int_equal(chat_format_begins_in_reasoning(format, prompt, strlen(prompt)), cases[i].begins);
+        assert_int_equal(chat_format_may_reason(format, prompt, strlen(prompt)), cases[i].may);
         chat_format_destroy(format);
     }
 }
@@ -304,7 +306,7 @@ int main(void)
         cmocka_unit_test(arguments_are_objects_where_they_can),
         cmocka_unit_test(tool_styles_are_told_by_the_template),
         cmocka_unit_test(thinking_is_asked_for_in_every_way),
-        cmocka_unit_test(a_prompt_may_begin_inside_thinking),
+        cmocka_unit_test(a_prompt_may_end_in_thinking_or_behind_it),
         cmocka_unit_test(a_model_without_a_template_says_what_to_do),
         cmocka_unit_test(what_the_template_says_is_passed_on),
         cmocka_unit_test(a_template_file_is_used_or_named),

@@ -234,17 +234,24 @@ static bool is_allowed(const struct token_mask *mask, int32_t token)
     return token < mask->n_tokens && (mask->bits[token / 32] >> (token % 32) & 1) != 0;
 }
 
+static void forbid(float *logits, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        logits[i] = -INFINITY;
+}
+
 static void apply_mask(float *logits, int32_t n_vocab, const struct token_mask *mask)
 {
     int32_t n_masked = mask->n_tokens < n_vocab ? mask->n_tokens : n_vocab;
     for (int32_t from = 0; from < n_masked; from += 32) {
         uint32_t bits = mask->bits[from / 32];
         int32_t n = n_masked - from < 32 ? n_masked - from : 32;
-        for (int32_t i = 0; i < n && bits != UINT32_MAX; i++)
+        if (bits == 0)
+            forbid(logits + from, n);
+        for (int32_t i = 0; i < n && bits != 0 && bits != UINT32_MAX; i++)
             logits[from + i] = bits >> i & 1 ? logits[from + i] : -INFINITY;
     }
-    for (int32_t token = n_masked; token < n_vocab; token++)
-        logits[token] = -INFINITY;
+    forbid(logits + n_masked, n_vocab - n_masked);
 }
 
 static bool is_banned(const struct sampler *sampler, int32_t token)
@@ -333,6 +340,32 @@ static int32_t best_token(const struct sampler *sampler, const float *logits, co
             (max > -INFINITY || (!is_banned(sampler, token) && (mask == NULL || is_allowed(mask, token)))))
             return token;
     return 0;
+}
+
+/* Is it worth looking at the allowed tokens one by one? */
+static bool allows_few(const struct token_mask *mask)
+{
+    int32_t n = 0;
+    for (int32_t word = 0; word < (mask->n_tokens + 31) / 32; word++)
+        n += __builtin_popcount(mask->bits[word]);
+    return n < mask->n_tokens / 16;
+}
+
+/* As best_token, of raw logits that nothing but the mask and bans change. */
+static int32_t best_allowed(const struct sampler *sampler, const float *raw, const struct token_mask *mask)
+{
+    int32_t best = -1, n_masked = mask->n_tokens < sampler->n_vocab ? mask->n_tokens : sampler->n_vocab;
+    float max = -INFINITY;
+    for (int32_t from = 0; from < n_masked; from += 32) {
+        for (uint32_t bits = mask->bits[from / 32]; bits != 0; bits &= bits - 1) {
+            int32_t token = from + __builtin_ctz(bits);
+            if (token >= n_masked || is_banned(sampler, token) || (best >= 0 && !(raw[token] > max)))
+                continue;
+            best = token;
+            max = isnan(raw[token]) ? -INFINITY : raw[token];
+        }
+    }
+    return best >= 0 ? best : 0;
 }
 
 /* exp(x) for x <= 0, to about 1e-7; 0 below -87 and for NaN. Bounds are taken on integers: around a comparison of floats,
@@ -489,6 +522,8 @@ static int32_t choose_from_logits(struct sampler *sampler, struct sampler_scratc
                                   const struct token_mask *mask)
 {
     float *logits = scratch->logits;
+    if (mask != NULL && sampler->greedy && !sampler->penalized && sampler->sampling.n_bias == 0 && allows_few(mask))
+        return best_allowed(sampler, raw, mask);
     adjust(sampler, logits, raw);
     if (mask != NULL)
         apply_mask(logits, sampler->n_vocab, mask);

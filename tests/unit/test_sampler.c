@@ -495,6 +495,11 @@ static void test_a_mask_leaves_the_best_of_what_it_allows(void **state)
             for (int i = 0; i < 5; i++)
                 best = logits[allowed[i]] > logits[best] ? allowed[i] : best;
             assert_int_equal(choose_masked(sampler, &mask), best);
+            for (int32_t i = 0; i < N_VOCAB; i++) /* most are allowed, but for every third */
+                mask_bits[i / 32] |= (i % 3 != 0 ? UINT32_C(1) : 0) << (i % 32);
+            for (int32_t i = 0; i < N_VOCAB; i++)
+                best = i % 3 != 0 && logits[i] > logits[best] ? i : best;
+            assert_int_equal(choose_masked(sampler, &mask), best);
         }
         sampler_destroy(sampler);
     }

@@ -169,7 +169,7 @@ static void put_schema(struct maker *maker, int depth)
     }
 }
 
-static void put_calls(struct maker *maker)
+static void put_turn(struct maker *maker)
 {
     put(maker, "{\"separator\": ");
     put(maker, take(maker, 2) ? "null" : "\"\\n\"");
@@ -229,7 +229,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     static struct maker maker;
     maker = (struct maker){.data = data + 1, .size = size - 1};
-    enum text_grammar_kind kind = (enum text_grammar_kind)(data[0] % (TEXT_GRAMMAR_CALLS + 1));
+    enum text_grammar_kind kind = (enum text_grammar_kind)(data[0] % (TEXT_GRAMMAR_TURN + 1));
     switch (kind) {
     case TEXT_GRAMMAR_JSON_SCHEMA:
         put_schema(&maker, MAX_DEPTH);
@@ -240,8 +240,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case TEXT_GRAMMAR_LARK:
         put_lark(&maker);
         break;
-    case TEXT_GRAMMAR_CALLS:
-        put_calls(&maker);
+    case TEXT_GRAMMAR_TURN:
+        put_turn(&maker);
         break;
     case TEXT_GRAMMAR_JSON_OBJECT:
         break;

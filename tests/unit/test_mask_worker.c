@@ -167,7 +167,7 @@ static void wrong_grammars_are_errors(void **state)
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"not\": {}}", TEXT_INVALID},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"maxItems\": 100000}", TEXT_LIMIT},
         {TEXT_GRAMMAR_JSON_SCHEMA, "\xff", TEXT_INVALID},
-        {TEXT_GRAMMAR_CALLS, "{}", TEXT_INVALID},
+        {TEXT_GRAMMAR_TURN, "{}", TEXT_INVALID},
         {(enum text_grammar_kind)99, "", TEXT_INVALID},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -10,7 +10,6 @@
 #include "daemon/chat_format.h"
 #include "daemon/chat_history.h"
 #include "daemon/chat_prompt.h"
-#include "daemon/chat_constraint.h"
 #include "daemon/chat_turn.h"
 #include "daemon/service_internal.h"
 #include "daemon/stored_responses.h"
@@ -248,11 +247,7 @@ static bool create_output(struct responses *responses)
 
 static bool create_choices(struct responses *responses)
 {
-    struct responses_request *request = &responses->request;
-    const struct chat_format *format = responses->answer.service->model.chat_format;
-    if (!chat_constraint_set(&request->grammar, format, &responses->prompt, &request->tools, "tools",
-                             &responses->answer.error))
-        return false;
+    const struct responses_request *request = &responses->request;
     struct answer_plan plan = {.sampling = &request->sampling,
                                .stop = &request->stop,
                                .queue = &request->queue,

@@ -129,6 +129,7 @@ struct fixture {
     struct engine engine;
     struct log log;
     int log_ends[2];
+    bool has_state_dir; /* to be set before make_ready */
     bool http_stopped, idle;
 };
 
@@ -180,6 +181,7 @@ static inline void make_ready_with(struct fixture *f, const struct chat_format *
                                   .chat_format = chat_format,
                                   .context = CONTEXT,
                                   .max_prompt_tokens = CONTEXT,
+                                  .has_state_dir = f->has_state_dir,
                                   .executor = &executor,
                                   .device = "a \"device\"",
                                   .platform = "a platform",

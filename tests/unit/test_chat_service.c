@@ -1,32 +1,11 @@
 /* Chats over HTTP, from a request to its answer. */
-#include "daemon/chat_format.h"
-#include "npu/gguf.h"
-#include "tests/unit/gguf_builder.h"
 #include "tests/unit/service_fixture.h"
+#include "tests/unit/chat_format_fixture.h"
 
 /* A chat is its messages' texts with a mark before each; tools are not shown, but the template knows them. */
 static const char template[] =
     "{# <tool_call> #}{% if tools and tools[0].function.name == 'npud_probe' %}npud_probe{% endif %}"
     "{% for m in messages %}{{ m.role[0] }}>{{ m.content }};{% endfor %}a>";
-
-static struct chat_format *create_format(const char *text)
-{
-    struct gguf_builder builder;
-    gguf_builder_init(&builder, 3);
-    if (text != NULL)
-        gguf_add_string(&builder, "tokenizer.chat_template", text);
-    struct gguf_file *file;
-    struct chat_format *format;
-    struct npu_error error;
-    size_t size;
-    unsigned char *data = gguf_builder_finish(&builder, &size);
-    assert_int_equal(gguf_open_memory(&file, data, size, "built.gguf", &error), NPU_OK);
-    assert_int_equal(chat_format_create(&format, file, NULL, NULL, &error), NPU_OK);
-    gguf_close(file); /* the format keeps nothing of the file */
-    free(data);
-    gguf_builder_free(&builder);
-    return format;
-}
 
 static struct chat_format *chat_format;
 

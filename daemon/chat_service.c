@@ -107,6 +107,16 @@ static void clear(struct answer *answer)
     chat_request_clear(&chat->request);
 }
 
+/* ---- answering ---- */
+
+static void sum_up(const struct chat *chat, struct response_usage *usage, struct response_timings *timings)
+{
+    answer_sum_up(&chat->answer, usage, timings);
+    usage->tells_reasoning = true;
+    for (int i = 0; i < chat->answer.n_choices; i++)
+        usage->reasoning_tokens += chat_turn_reasoning_tokens(&chat->streams[i].turn);
+}
+
 /* ---- whole answers ---- */
 
 /* response->tokens and calls are malloc'ed. */
@@ -155,7 +165,7 @@ static char *whole(struct answer *answer, size_t *ret_length)
         struct response_head head = answer_head(answer);
         struct response_usage usage;
         struct response_timings timings;
-        answer_sum_up(answer, &usage, &timings);
+        sum_up(chat, &usage, &timings);
         body = chat_response_json(&head, choices, answer->n_choices, &usage, &timings, ret_length);
     }
     for (int i = 0; choices != NULL && i < answer->n_choices; i++) {
@@ -247,6 +257,7 @@ static bool stream(struct answer *answer, struct choice *choice, size_t text_fro
     bool ok = stream_choice(&chat->streams[choice->index], last && !with_usage ? &timings : NULL);
     if (!ok || !last || !with_usage)
         return ok;
+    sum_up(chat, &usage, &timings); /* all has been read now */
     struct response_head head = answer_head(answer);
     size_t length;
     char *frame = chat_chunk_frame(&head, NULL, true, &usage, &timings, &length);

@@ -46,6 +46,8 @@ struct response_choice {
 
 struct response_usage {
     int64_t prompt_tokens, cached_tokens, completion_tokens;
+    bool tells_reasoning; /* how many of the completion's are thinking */
+    int64_t reasoning_tokens;
 };
 
 /* What one choice found in the KV cache. */

@@ -38,10 +38,16 @@ json_t *response_logprob_value(double logprob)
 
 json_t *response_usage_value(const struct response_usage *usage)
 {
-    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)usage->prompt_tokens, "completion_tokens",
-                     (json_int_t)usage->completion_tokens, "total_tokens",
-                     (json_int_t)(usage->prompt_tokens + usage->completion_tokens), "prompt_tokens_details",
-                     "cached_tokens", (json_int_t)usage->cached_tokens);
+    json_t *value = json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)usage->prompt_tokens,
+                              "completion_tokens", (json_int_t)usage->completion_tokens, "total_tokens",
+                              (json_int_t)(usage->prompt_tokens + usage->completion_tokens), "prompt_tokens_details",
+                              "cached_tokens", (json_int_t)usage->cached_tokens);
+    if (!usage->tells_reasoning ||
+        json_object_set_new(value, "completion_tokens_details",
+                            json_pack("{s:I}", "reasoning_tokens", (json_int_t)usage->reasoning_tokens)) == 0)
+        return value;
+    json_decref(value);
+    return NULL;
 }
 
 static json_t *rate_value(int64_t n, double ms)

@@ -42,6 +42,7 @@ def test_whole_answer_has_every_part(client):
     assert choice.index == 0 and choice.logprobs is None and choice.finish_reason in ("stop", "length")
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
     assert answer.usage.completion_tokens <= 24
+    assert answer.usage.completion_tokens_details.reasoning_tokens == 0
     assert answer.model_dump()["timings"]["predicted_n"] == answer.usage.completion_tokens
 
 
@@ -60,6 +61,7 @@ def test_frames_are_openais(npud):
     assert all(frame["choices"][0]["finish_reason"] is None for frame in middle)
     assert last["choices"] == [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": "length"}]
     assert usage["choices"] == [] and usage["usage"]["completion_tokens"] == 8
+    assert usage["usage"]["completion_tokens_details"] == {"reasoning_tokens": 0}
     assert all(frame["usage"] is None for frame in [first, *middle, last])
     assert len({(frame["id"], frame["created"], frame["model"]) for frame in [first, *middle, last, usage]}) == 1
 

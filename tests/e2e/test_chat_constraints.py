@@ -143,7 +143,10 @@ def test_thinking_comes_before_what_is_constrained(tmp_path):
         example = "<think>\nI see.\n</think>\n\n{}\n" * 5
         messages = [{"role": "user", "content": example}]
         for effort in ({}, {"reasoning_effort": "high"}):
-            choice = create(client, messages, response_format=FORM, temperature=0, **effort).choices[0]
+            answer = create(client, messages, response_format=FORM, temperature=0, **effort)
+            choice = answer.choices[0]
+            thought = answer.usage.completion_tokens_details.reasoning_tokens
+            assert 3 <= thought <= 12 < answer.usage.completion_tokens
             assert choice.message.model_dump()["reasoning_content"] == "I see."
             jsonschema.validate(json.loads(choice.message.content), PERSON)
             choice = create(client, messages, tools=TOOLS[:1], tool_choice="required", parallel_tool_calls=False,

@@ -245,6 +245,38 @@ static void a_call_that_is_demanded_is_a_grammar(void **state)
     close(client);
 }
 
+static int setup_thinking(void **state)
+{
+    setup(state);
+    chat_format = create_format("{# </think> #}{{ messages[0].content }}{% if enable_thinking %}<think>\n{% endif %}");
+    make_ready_with(*state, chat_format);
+    return 0;
+}
+
+static void thinking_is_streamed_apart(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const efforts[] = {"\"stream\":true", "\"stream\":true,\"reasoning_effort\":\"low\""};
+    static const char *const texts[] = {"<think>\nHm", "Hm"}; /* the template has opened it */
+    for (int i = 0; i < 2; i++) {
+        int client = post_chat(f, efforts[i]);
+        wait_submitted(f, i + 1);
+        say(f, i, texts[i], 0);
+        say(f, i, ".\n</think>\n\nYes", (uint32_t)strlen(texts[i]));
+        finish(f, i, FINISH_STOP, "");
+        receive(f, client, "[DONE]");
+        static const char *const frames[] = {
+            "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},",
+            "{\"index\":0,\"delta\":{\"reasoning_content\":\"Hm\"},",
+            "{\"index\":0,\"delta\":{\"reasoning_content\":\".\"},",
+            "{\"index\":0,\"delta\":{\"content\":\"Yes\"},",
+            "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]",
+        };
+        expect_frames(frames, sizeof frames / sizeof *frames);
+        close(client);
+    }
+}
+
 static void the_next_turn_is_given_what_was_said(void **state)
 {
     struct fixture *f = *state;
@@ -321,6 +353,7 @@ int main(void)
         CHAT_TEST(one_call_is_left_when_they_may_not_be_parallel),
         CHAT_TEST(a_call_that_is_cut_short_ends_by_length),
         CHAT_TEST(a_call_that_is_demanded_is_a_grammar),
+        cmocka_unit_test_setup_teardown(thinking_is_streamed_apart, setup_thinking, teardown_chat),
         CHAT_TEST(the_next_turn_is_given_what_was_said),
         CHAT_TEST(an_error_in_a_stream_is_its_last_event),
         CHAT_TEST(a_client_that_leaves_cancels_its_choices),

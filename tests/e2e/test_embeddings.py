@@ -57,7 +57,6 @@ def test_every_form_of_input_gives_the_same_vector(npud):
     assert by_tokens != alone and vector(npud, TEXTS[0], dimensions=DIMENSIONS) == alone
 
 
-@pytest.mark.short
 def test_vectors_have_the_same_bits_beside_other_work(npud):
     """Long texts go in many steps; others decode meanwhile, others embed."""
     alone = {pooling: vector(npud, LONG, pooling=pooling) for pooling in ("mean", "last")}

@@ -4,6 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import OpenAI from "openai";
+import { zodFunction, zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
+import { z } from "zod";
 
 const open = (url) => new OpenAI({ baseURL: `${url}/v1`, apiKey: "none", maxRetries: 0, timeout: 120_000 });
 const client = open(process.env.NPUD_URL);
@@ -88,6 +90,66 @@ test("a tool is called, and its result goes back", async () => {
     max_completion_tokens: 4,
   });
   assert.match(answer.choices[0].message.content, /rains/);
+});
+
+const Place = z.object({ city: z.enum(["Bern", "Paris"]), inhabitants: z.number().int().min(0).max(99) });
+
+test("a chat's answer is parsed by the schema that it was forced to", async () => {
+  const answer = await client.chat.completions.parse({
+    model,
+    messages: [{ role: "user", content: "Where are you?" }],
+    response_format: zodResponseFormat(Place, "place"),
+    temperature: 1.5,
+    seed: 1,
+  });
+  assert.equal(answer.choices[0].finish_reason, "stop");
+  Place.parse(answer.choices[0].message.parsed);
+});
+
+test("a function that must be called gets arguments of its schema", async () => {
+  const answer = await client.chat.completions.parse({
+    model,
+    messages: [{ role: "user", content: "Where are you?" }],
+    tools: [zodFunction({ name: "go", parameters: Place })],
+    tool_choice: { type: "function", function: { name: "go" } },
+    temperature: 1.5,
+    seed: 1,
+  });
+  const [call] = answer.choices[0].message.tool_calls;
+  assert.equal(call.function.name, "go");
+  Place.parse(call.function.parsed_arguments);
+});
+
+test("responses go on from one another, whole and streamed", async () => {
+  const first = await client.responses.create({
+    model,
+    input: "My name is Ada. Remember it.",
+    max_output_tokens: 12,
+    temperature: 0,
+  });
+  assert.equal(first.output[0].type, "message");
+  assert.equal(first.output_text, first.output[0].content[0].text);
+  assert.deepEqual((await client.responses.retrieve(first.id)).output, first.output);
+  const request = { model, input: "What is my name?", previous_response_id: first.id, max_output_tokens: 12, temperature: 0 };
+  const second = await client.responses.create(request);
+  assert.ok(second.usage.input_tokens_details.cached_tokens > 0);
+  const stream = client.responses.stream(request);
+  let text = "";
+  stream.on("response.output_text.delta", (event) => (text += event.delta));
+  assert.equal((await stream.finalResponse()).output_text, second.output_text);
+  assert.equal(text, second.output_text);
+  await client.responses.delete(first.id);
+  await assert.rejects(client.responses.retrieve(first.id), OpenAI.NotFoundError);
+});
+
+test("a response's text is parsed by the schema that it was forced to", async () => {
+  const response = await client.responses.parse({
+    model,
+    input: "Where are you?",
+    text: { format: zodTextFormat(Place, "place") },
+    temperature: 1.5,
+  });
+  Place.parse(response.output_parsed);
 });
 
 test("embeddings come as unit vectors", async () => {

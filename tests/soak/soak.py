@@ -216,6 +216,12 @@ class Soak:
         self.post(client, {"prompt": SYSTEM + f"Something long about {topic}. " * 20, "prompt_cache_key": topic},
                   path="/v1/prefill")
 
+    def embed(self, client, source):
+        inputs = [f"Something about {source.choice(TOPICS)}. " * source.choice([1, 3, 12]) for _ in range(source.randint(1, 3))]
+        body = {"input": inputs, "pooling": source.choice(["mean", "last"]), "encoding_format": "base64"}
+        for text, item in zip(inputs, self.post(client, body, path="/v1/embeddings")["data"]):
+            self.same_as_first(body["pooling"] + text, item["embedding"])
+
     def impatient(self, client, source):
         body = {"prompt": f"Hurry, {source.choice(TOPICS)}:", "max_tokens": 100, "temperature": 0}
         body |= {"priority": source.randint(0, 9)}
@@ -247,7 +253,7 @@ class Soak:
                 raise Failure(f"{path}: {answer.status_code}")
 
     KINDS = [(whole, 20), (chat, 20), (stream, 12), (cancel, 14), (slow_reader, 4), (fork, 5), (alter, 10),
-             (carry_over, 3), (prefill, 4), (impatient, 6), (bad_input, 10), (look, 3)]
+             (carry_over, 3), (prefill, 4), (embed, 4), (impatient, 6), (bad_input, 10), (look, 3)]
 
     # ---- running ----
 

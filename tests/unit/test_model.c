@@ -49,6 +49,42 @@ static void a_llama_is_described_by_its_file(void **state)
     tiny_llama_close(&llama);
 }
 
+static void pooling_by_mean(struct gguf_writer *writer)
+{
+    write_u32(writer, "llama.pooling_type", 1);
+}
+
+static void pooling_by_class(struct gguf_writer *writer)
+{
+    write_u32(writer, "llama.pooling_type", 2);
+}
+
+static void pooling_by_last(struct gguf_writer *writer)
+{
+    write_u32(writer, "llama.pooling_type", 3);
+}
+
+/* What it names beyond mean and last is for models that are no decoders. */
+static void the_file_may_name_the_pooling(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*extra)(struct gguf_writer *writer);
+        enum pooling pooling;
+    } cases[] = {{NULL, POOLING_NONE},
+                 {pooling_by_mean, POOLING_MEAN},
+                 {pooling_by_class, POOLING_NONE},
+                 {pooling_by_last, POOLING_LAST}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tiny_llama llama;
+        struct tiny_llama_config config = tiny_llama_default;
+        config.extra = cases[i].extra;
+        assert_int_equal(tiny_llama_open(&llama, &config, NULL), NPU_OK);
+        assert_int_equal(llama.model->pooling, cases[i].pooling);
+        tiny_llama_close(&llama);
+    }
+}
+
 static void rows_are_gathered_right_after_the_last_kv_write(void **state)
 {
     (void)state;
@@ -294,6 +330,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_is_described_by_its_file),
+        cmocka_unit_test(the_file_may_name_the_pooling),
         cmocka_unit_test(rows_are_gathered_right_after_the_last_kv_write),
         cmocka_unit_test(an_output_matrix_and_biases_are_used_where_the_file_has_them),
         cmocka_unit_test(an_unknown_architecture_is_named),

@@ -264,6 +264,23 @@ static void check_cover(const struct plan *plan)
     free(covered);
 }
 
+/* The last entry before the head writes the hidden state in floats, and no entry of the head writes there. */
+static void check_head(const struct plan *plan)
+{
+    const struct op_graph *graph = &plan->model->graph;
+    int place = plan->activation_offsets[1][graph->hidden];
+    assert_in_range(plan->head_entry, plan->gather_entry + 1, plan->n_entries - 1);
+    const struct op_entry *last = &plan->entries[plan->head_entry - 1];
+    assert_int_equal(last->kind, ENTRY_NORM);
+    assert_int_equal(last->out, place);
+    bool makes_logits = false;
+    for (int i = plan->head_entry; i < plan->n_entries; i++) {
+        assert_int_not_equal(plan->entries[i].out, place);
+        makes_logits |= plan->entries[i].kind == ENTRY_MATMUL && plan->entries[i].n_out == plan->model->n_vocab;
+    }
+    assert_true(makes_logits);
+}
+
 static void check_static(const struct plan *plan)
 {
     struct plan *again = NULL;
@@ -325,6 +342,12 @@ static void every_op_is_computed(void **state)
     for_every_variant(check_cover);
 }
 
+static void hidden_states_are_complete_before_the_head(void **state)
+{
+    (void)state;
+    for_every_variant(check_head);
+}
+
 static void a_plan_depends_on_the_model_and_its_limits_alone(void **state)
 {
     (void)state;
@@ -377,6 +400,7 @@ int main(void)
         cmocka_unit_test(barriers_stand_where_entries_conflict_and_nowhere_else),
         cmocka_unit_test(everything_has_a_place_of_its_own),
         cmocka_unit_test(every_op_is_computed),
+        cmocka_unit_test(hidden_states_are_complete_before_the_head),
         cmocka_unit_test(a_plan_depends_on_the_model_and_its_limits_alone),
         cmocka_unit_test(weights_are_shared_out_over_segments),
         cmocka_unit_test(a_type_that_cannot_be_computed_is_named),

@@ -1,9 +1,7 @@
-/* As portable/matmul_q4k.cl, with pmaddubsw as in matmul_q4.cl. */
-#define PRODUCT(j) __builtin_ia32_pmaddubsw256(q[j], broadcast4(a[j]))
+/* As portable/matmul_q4k.cl, with int8_dot.cl. */
 INLINE void tile_q4k(const int n, __global const uchar *tile, int blocks, struct quantized_row x, float8 *sum)
 {
     const uchar32 nibble = (uchar32)15;
-    const short16_ext ones = (short16_ext)1;
     float8 sums[4];
     for (int r = 0; r < n; r++)
         sums[r] = 0.0f;
@@ -24,10 +22,7 @@ INLINE void tile_q4k(const int n, __global const uchar *tile, int blocks, struct
 #pragma unroll
         for (int r = 0; r < n; r++) {
             size_t at = (size_t)r * blocks + b;
-            __global const int *a = x.values + at * 8;
-            short16_ext total = PRODUCT(0) + PRODUCT(1) + PRODUCT(2) + PRODUCT(3) + PRODUCT(4) + PRODUCT(5) + PRODUCT(6) +
-                                PRODUCT(7);
-            int8 products = __builtin_astype(__builtin_ia32_pmaddwd256(total, ones), int8);
+            int8 products = dot8_four_bits(q, x.values + at * 8);
             float scale = x.scales[at];
             int halves = x.halves[at], total_activations = ((halves << 16) >> 16) + (halves >> 16);
             sums[r] = multiply_add(convert_float8(products * s), d * scale, sums[r]);
@@ -37,4 +32,3 @@ INLINE void tile_q4k(const int n, __global const uchar *tile, int blocks, struct
     for (int r = 0; r < n; r++)
         sum[r] = sums[r];
 }
-#undef PRODUCT

@@ -8,6 +8,9 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "kernels/op_entry.h"
 
@@ -246,24 +249,55 @@ enum npu_status device_select(struct device_profile *profile, const char *select
     return status;
 }
 
-bool device_compiles_x86(cl_context context, cl_device_id device)
-{
 #if defined(__x86_64__)
-    static const char *const source =
-        "#if !defined(__AVX2__) || !defined(__has_builtin)\n#error no AVX2 builtins\n#endif\n"
-        "typedef char char32 __attribute__((ext_vector_type(32)));\n"
-        "__kernel void probe(__global char32 *x, __global float8 *y, __global const half *z) {\n"
-        "  x[0] = __builtin_astype(__builtin_ia32_pmaddubsw256(x[1], x[2]), char32); y[0] = vload_half8(0, z); }\n";
-    const char *text = source;
-    cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, NULL);
+static bool compiles(cl_context context, cl_device_id device, const char *source)
+{
+    cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, NULL);
     if (program == NULL)
         return false;
     bool builds = clBuildProgram(program, 1, &device, "", NULL, NULL) == CL_SUCCESS;
     clReleaseProgram(program);
     return builds;
+}
+
+/* Intel's manual, CPUID leaf 7. That the system saves the registers is in the compiler's own answers. */
+static int host_vnni_encoding(void)
+{
+    unsigned a, b, c, d;
+    if (__builtin_cpu_supports("avx512vl") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 11 & 1))
+        return 512;
+    if (__builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1))
+        return 256;
+    return 0;
+}
+
+static void probe_x86(struct device_profile *profile, cl_context context)
+{
+    static const char *const builtins =
+        "#if !defined(__AVX2__) || !defined(__has_builtin)\n#error no AVX2 builtins\n#endif\n"
+        "typedef char char32 __attribute__((ext_vector_type(32)));\n"
+        "__kernel void probe(__global char32 *x, __global float8 *y, __global const half *z) {\n"
+        "  x[0] = __builtin_astype(__builtin_ia32_pmaddubsw256(x[1], x[2]), char32); y[0] = vload_half8(0, z); }\n";
+    static const char *const vnni[] = {
+        "__kernel void probe(__global int8 *x) {\n"
+        "  int8 a = x[0], b = x[1]; __asm__(\"vpdpbusd %1, %1, %0\" : \"+v\"(a) : \"v\"(b)); x[0] = a; }\n",
+        "__kernel void probe(__global int8 *x) {\n"
+        "  int8 a = x[0], b = x[1]; __asm__(\"{vex} vpdpbusd %1, %1, %0\" : \"+x\"(a) : \"x\"(b)); x[0] = a; }\n"};
+    profile->x86_kernels = compiles(context, profile->id, builtins);
+    int encoding = profile->x86_kernels ? host_vnni_encoding() : 0;
+    if (encoding != 0 && compiles(context, profile->id, vnni[encoding == 256]))
+        profile->vnni_encoding = encoding;
+}
+#endif
+
+void device_probe_x86(struct device_profile *profile, cl_context context)
+{
+    profile->x86_kernels = false;
+    profile->vnni_encoding = 0;
+#if defined(__x86_64__)
+    if (profile->is_cpu)
+        probe_x86(profile, context);
 #else
     (void)context;
-    (void)device;
-    return false;
 #endif
 }

@@ -23,6 +23,7 @@ struct device_profile {
     bool unified_memory; /* shares the host's memory: buffers are used in place */
     bool atomics; /* OpenCL C 3.0 acquire/release atomics at device scope: a barrier between groups can be built */
     bool x86_kernels; /* the driver's compiler takes clang builtins for AVX2: kernels/x86 */
+    int vnni_encoding; /* how the host's processor has vpdpbusd: 512 (AVX-512 VNNI), 256 (AVX-VNNI), 0: not */
     unsigned compute_units;
     size_t max_allocation, global_memory;
     int workers; /* groups that run at once: the smallest of compute units, CPUs in the affinity mask and the cgroup quota */
@@ -40,8 +41,8 @@ enum npu_status device_list(struct device_profile profiles[DEVICE_MAX], int *ret
  * platform or device name. */
 enum npu_status device_select(struct device_profile *profile, const char *selector, struct npu_error *error);
 
-/* Whether the driver's compiler takes the builtins that kernels/x86 needs: compiles a few lines to find out. */
-bool device_compiles_x86(cl_context context, cl_device_id device);
+/* Sets x86_kernels and vnni_encoding of a CPU that is the host's: compiles a few lines to find out. */
+void device_probe_x86(struct device_profile *profile, cl_context context);
 
 /* CPUs this process may use: affinity mask and cgroup quota (at least 1). */
 int device_host_cpus(void);

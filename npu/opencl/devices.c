@@ -24,7 +24,7 @@ static enum npu_status probe(struct device_summary *summary, const struct device
                              struct npu_error *error)
 {
     struct device_profile own = *profile;
-    own.x86_kernels = own.is_cpu && device_compiles_x86(context, own.id);
+    device_probe_x86(&own, context);
     summary->x86_kernels = own.x86_kernels;
     summary->workers = own.workers;
     struct program_options options = {.sources = PROGRAM_PROBE,

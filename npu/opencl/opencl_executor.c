@@ -330,8 +330,10 @@ static enum npu_status create_queue(struct opencl_executor *executor, struct npu
     executor->queue = clCreateCommandQueueWithProperties(executor->context, executor->profile.id, NULL, &code);
     if (code != CL_SUCCESS)
         return failed(error, "clCreateCommandQueueWithProperties", code);
-    executor->profile.x86_kernels = executor->profile.is_cpu && !executor->options.portable_only &&
-                                    device_compiles_x86(executor->context, executor->profile.id);
+    if (executor->options.kernels != OPENCL_KERNELS_PORTABLE)
+        device_probe_x86(&executor->profile, executor->context);
+    if (executor->options.kernels == OPENCL_KERNELS_WITHOUT_VNNI)
+        executor->profile.vnni_encoding = 0;
     return NPU_OK;
 }
 

@@ -12,13 +12,20 @@
 #include "npu/opencl/step_input.h"
 #include "npu/opencl/step_lookup.h"
 
+/* All give the same bits; tests compare them. */
+enum opencl_kernels {
+    OPENCL_KERNELS_BEST, /* of those that the driver and the processor take */
+    OPENCL_KERNELS_WITHOUT_VNNI,
+    OPENCL_KERNELS_PORTABLE
+};
+
 struct opencl_options {
     int32_t n_blocks;
     int max_tables;
     int max_returning;
     int32_t max_context;
     bool kv_half;
-    bool portable_only; /* leave kernels/x86 aside (tests compare both) */
+    enum opencl_kernels kernels;
     bool launch_each_only; /* never one launch a step (tests compare both) */
     const char *cache_dir; /* or NULL */
 };

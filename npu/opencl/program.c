@@ -13,13 +13,32 @@
 
 #include "kernels/sources.h"
 
-/* In the order in which they build on each other; x86/ replaces the portable file of the same name. */
-static const char *const step_sources[] = {
-    "common.cl",    "prefetch.cl",  "norm.cl",      "heads.cl",     "gated.cl",  "elementwise.cl",
-    "select.cl",    "matmul_q4.cl", "matmul_q8.cl", "matmul_q6.cl", "matmul_q5.cl", "matmul_q4k.cl", "matmul_q5k.cl", "matmul_q2.cl", "matmul.cl", "embed.cl",
-    "attention.cl", "spin.cl",      "barrier.cl",   "run_ops.cl",   "probe.cl",  NULL};
+/* In the order in which they build on each other; x86/ replaces the portable file of the same name, or adds one. */
+static const char *const step_sources[] = {"common.cl",
+                                           "prefetch.cl",
+                                           "int8_dot.cl",
+                                           "norm.cl",
+                                           "heads.cl",
+                                           "gated.cl",
+                                           "elementwise.cl",
+                                           "select.cl",
+                                           "matmul_q4.cl",
+                                           "matmul_q8.cl",
+                                           "matmul_q6.cl",
+                                           "matmul_q5.cl",
+                                           "matmul_q4k.cl",
+                                           "matmul_q5k.cl",
+                                           "matmul_q2.cl",
+                                           "matmul.cl",
+                                           "embed.cl",
+                                           "attention.cl",
+                                           "spin.cl",
+                                           "barrier.cl",
+                                           "run_ops.cl",
+                                           "probe.cl",
+                                           NULL};
 static const char *const probe_sources[] = {"spin.cl", "barrier.cl", "probe.cl", NULL};
-static const char *const roof_sources[] = {"roof.cl", "roof_int8.cl", NULL};
+static const char *const roof_sources[] = {"common.cl", "int8_dot.cl", "roof.cl", "roof_int8.cl", NULL};
 static const char *const *const sources_of[] = {
     [PROGRAM_STEP] = step_sources, [PROGRAM_PROBE] = probe_sources, [PROGRAM_ROOF] = roof_sources};
 enum {
@@ -52,7 +71,10 @@ static int collect_sources(const struct program_options *options, const char *te
     texts[n++] = find_source("", "op_entry.h");
     for (const char *const *name = sources_of[options->sources]; *name != NULL; name++) {
         const char *text = options->x86_kernels ? find_source("x86/", *name) : NULL;
-        texts[n++] = text != NULL ? text : find_source("portable/", *name);
+        if (text == NULL)
+            text = find_source("portable/", *name);
+        if (text != NULL)
+            texts[n++] = text;
     }
     return n;
 }
@@ -156,10 +178,10 @@ enum npu_status program_build(struct program *program, cl_context context, const
     char build_options[256];
     snprintf(build_options, sizeof build_options,
              "-cl-std=%s -DWEIGHT_SEGMENTS=%d -DKV_SEGMENTS=%d -DMAX_HEAD_SIZE=%d -DKV_HALF=%d -DONE_LAUNCH=%d "
-             "-DROWS_PER_PASS=%d -DLAYOUTS=%u -DHAS_FMA=%d",
+             "-DROWS_PER_PASS=%d -DLAYOUTS=%u -DHAS_FMA=%d -DVNNI_ENCODING=%d",
              options->one_launch ? "CL3.0" : "CL1.2", options->weight_segments, options->kv_segments,
              options->max_head_size, options->kv_half, options->one_launch, profile->rows_per_pass, options->layouts,
-             profile->fma);
+             profile->fma, profile->vnni_encoding);
     program->key = program_key(texts, n, build_options, profile);
 
     char path[1024] = "";

@@ -53,8 +53,9 @@ static enum npu_status open_roof(struct roof *roof)
     roof->queue = clCreateCommandQueueWithProperties(roof->context, profile->id, NULL, &code);
     if (code != CL_SUCCESS)
         return failed(roof, "clCreateCommandQueueWithProperties", code);
-    profile->x86_kernels = profile->is_cpu && device_compiles_x86(roof->context, profile->id);
-    struct program_options options = {.sources = PROGRAM_ROOF, .x86_kernels = profile->x86_kernels};
+    device_probe_x86(profile, roof->context);
+    struct program_options options = {
+        .sources = PROGRAM_ROOF, .weight_segments = 1, .kv_segments = 1, .x86_kernels = profile->x86_kernels};
     enum npu_status status = program_build(&roof->program, roof->context, profile, &options, NULL, roof->error);
     if (status != NPU_OK)
         return status;

@@ -45,14 +45,26 @@ void device_fixture_close(void)
     rmdir(cache_dir);
 }
 
-bool device_compiles_own_kernels(void)
+int device_kernel_kinds(enum opencl_kernels kinds[3])
 {
     cl_int code;
     cl_context context = clCreateContext(NULL, 1, &profile.id, NULL, NULL, &code);
     assert_int_equal(code, CL_SUCCESS);
-    bool compiles = profile.is_cpu && device_compiles_x86(context, profile.id);
+    struct device_profile probed = profile;
+    device_probe_x86(&probed, context);
     clReleaseContext(context);
-    return compiles;
+    int n = 0;
+    kinds[n++] = OPENCL_KERNELS_PORTABLE;
+    if (probed.vnni_encoding != 0)
+        kinds[n++] = OPENCL_KERNELS_WITHOUT_VNNI;
+    if (probed.x86_kernels)
+        kinds[n++] = OPENCL_KERNELS_BEST;
+    return n;
+}
+
+const char *device_kernels_name(const struct opencl_executor *executor)
+{
+    return !executor->profile.x86_kernels ? "portable" : executor->profile.vnni_encoding != 0 ? "x86 VNNI" : "x86";
 }
 
 bool device_is_spread(void)
@@ -68,7 +80,7 @@ struct opencl_executor *device_executor(const struct model *model, const struct 
                                      .max_returning = EXECUTOR_MAX_ROWS,
                                      .max_context = max_context,
                                      .kv_half = !variant->kv_f32,
-                                     .portable_only = variant->portable,
+                                     .kernels = variant->kernels,
                                      .launch_each_only = variant->launch_each,
                                      .cache_dir = cache_dir[0] != '\0' ? cache_dir : NULL};
     struct device_profile limited = profile;

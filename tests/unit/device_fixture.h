@@ -12,7 +12,8 @@ enum {
 
 /* The kernels and launch modes that a device may be used with. */
 struct device_variant {
-    bool portable, launch_each, kv_f32;
+    enum opencl_kernels kernels;
+    bool launch_each, kv_f32;
     size_t max_allocation; /* bytes of the largest buffer, so that weights and K/V are split; 0: the device's */
 };
 
@@ -21,8 +22,9 @@ struct device_variant {
 bool device_fixture_open(void);
 void device_fixture_close(void);
 
-/* Whether kernels of its own (x86) take the place of portable ones. */
-bool device_compiles_own_kernels(void);
+/* The kinds of kernels that differ on it, portable ones first. */
+int device_kernel_kinds(enum opencl_kernels kinds[3]);
+const char *device_kernels_name(const struct opencl_executor *executor);
 
 /* Whether units are spread over work-items: on a CPU that plays a GPU, steps are slow. */
 bool device_is_spread(void);

@@ -168,8 +168,8 @@ static void expect_same(const struct bench *bench, const char *how)
         size_t at = 0;
         while (memcmp(&expected[at], &got[at], sizeof(float)) == 0)
             at++;
-        fail_msg("%s, %s kernels, %s, %s: logit %zu at position %d is %.9g, %.9g when fed one token at a time",
-                 bench->what, bench->executor->profile.x86_kernels ? "x86" : "portable",
+        fail_msg("%s, %s kernels, %s, %s: logit %zu at position %d is %.9g, not %.9g", bench->what,
+                 device_kernels_name(bench->executor),
                  bench->executor->launcher.one_launch ? "one launch" : "one op a launch", how, at, i, (double)got[at],
                  (double)expected[at]);
     }
@@ -206,10 +206,10 @@ static void check_bench(struct bench *bench)
     }
 }
 
-static void check_model(const struct model *model, bool portable, int n_tokens, const char *what)
+static void check_model(const struct model *model, enum opencl_kernels kernels, int n_tokens, const char *what)
 {
     struct bench bench;
-    open_bench(&bench, model, &(struct device_variant){.portable = portable}, n_tokens, what);
+    open_bench(&bench, model, &(struct device_variant){.kernels = kernels}, n_tokens, what);
     check_bench(&bench);
     close_bench(&bench);
 }
@@ -218,9 +218,11 @@ static void check_random_model(const struct random_model_config *config, const c
 {
     struct random_model model;
     random_model_open(&model, config);
-    check_model(model.model, true, MOST_TOKENS, what);
-    if (device_compiles_own_kernels())
-        check_model(model.model, false, MOST_TOKENS, what);
+    enum opencl_kernels kinds[3];
+    int n = device_kernel_kinds(kinds);
+    for (int i = 0; i < n; i++)
+        if (kinds[i] != OPENCL_KERNELS_WITHOUT_VNNI) /* has its own test */
+            check_model(model.model, kinds[i], MOST_TOKENS, what);
     random_model_close(&model);
 }
 
@@ -287,6 +289,47 @@ static void sliding_windows_keep_the_promise(void **state)
     check_random_model(&config, "a gemma3 with a window of 70");
 }
 
+/* Portable and x86, with VNNI and without. */
+static void every_kind_of_kernels_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const enum tensor_type types[][3] = {{TENSOR_Q4_0, TENSOR_Q5_0, TENSOR_Q8_0},
+                                                {TENSOR_Q4_K, TENSOR_Q5_K, TENSOR_Q6_K},
+                                                {TENSOR_IQ4_XS, TENSOR_Q2_K, TENSOR_Q8_0}};
+    enum opencl_kernels kinds[3];
+    int n = device_kernel_kinds(kinds);
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        struct random_model_config config = larger();
+        config.n_heads = 4; /* super-blocks of 256 */
+        config.n_kv_heads = 2;
+        config.n_ff = 512;
+        config.matrix_type = types[i][0];
+        config.down_type = types[i][1];
+        config.table_type = types[i][2];
+        config.mixed_types = true;
+        struct random_model model;
+        random_model_open(&model, &config);
+        float *expected = NULL;
+        for (int k = 0; k < n; k++) {
+            struct bench bench;
+            open_bench(&bench, model.model, &(struct device_variant){.kernels = kinds[k]}, 45,
+                       "beside portable kernels");
+            feed_in_chunks(&bench, 15);
+            if (expected == NULL) {
+                expected = bench.got;
+                bench.got = bench.expected;
+                bench.expected = NULL;
+            } else {
+                memcpy(bench.expected, expected, 45 * (size_t)model.model->n_vocab * sizeof(float));
+                expect_same(&bench, tensor_type_name(types[i][0]));
+            }
+            close_bench(&bench);
+        }
+        free(expected);
+        random_model_close(&model);
+    }
+}
+
 /* The model of the end-to-end tests, where it is there. */
 static void a_real_model_keeps_the_promise(void **state)
 {
@@ -299,7 +342,7 @@ static void a_real_model_keeps_the_promise(void **state)
         skip();
     if (gguf_open(&file, path, &error) != NPU_OK || model_create(&model, file, &error) != NPU_OK)
         fail_msg("%s", error.message);
-    check_model(model, false, device_is_spread() ? 10 : 70, "the real model");
+    check_model(model, OPENCL_KERNELS_BEST, device_is_spread() ? 10 : 70, "the real model");
     model_destroy(model);
     gguf_close(file);
 }
@@ -311,6 +354,7 @@ int main(void)
         cmocka_unit_test(quantized_weights_keep_the_promise),
         cmocka_unit_test(k_types_keep_the_promise),
         cmocka_unit_test(sliding_windows_keep_the_promise),
+        cmocka_unit_test(every_kind_of_kernels_gives_the_same_bits),
         cmocka_unit_test(a_real_model_keeps_the_promise),
     };
     if (!device_fixture_open())

@@ -137,7 +137,7 @@ static void check_variant(const struct model *model, const struct device_variant
         struct built_step built;
         char name[256];
         snprintf(name, sizeof name, "%s, %s kernels, K/V %s: %s", what,
-                 executor->profile.x86_kernels ? "x86" : "portable", variant->kv_f32 ? "f32" : "f16", forms[i].name);
+                 device_kernels_name(executor), variant->kv_f32 ? "f32" : "f16", forms[i].name);
         build_step(&built, &forms[i], &executor->base);
         check_step(executor, &built.step, name);
     }
@@ -153,11 +153,12 @@ static void check_model(const struct random_model_config *config, const struct d
     random_model_close(&model);
 }
 
-static void check_both_variants(const struct random_model_config *config, bool kv_f32, const char *what)
+static void check_variants(const struct random_model_config *config, bool kv_f32, const char *what)
 {
-    check_model(config, &(struct device_variant){.portable = true, .kv_f32 = kv_f32}, what);
-    if (device_compiles_own_kernels())
-        check_model(config, &(struct device_variant){.kv_f32 = kv_f32}, what);
+    enum opencl_kernels kinds[3];
+    int n = device_kernel_kinds(kinds);
+    for (int i = 0; i < n; i++)
+        check_model(config, &(struct device_variant){.kernels = kinds[i], .kv_f32 = kv_f32}, what);
 }
 
 /* ---- tests: what a program is compiled for (types, head sizes, type of K/V) is shared out, as compiling takes longest ---- */
@@ -194,7 +195,7 @@ static void check_three_types(const uint32_t types[3], int n_types, int block, i
         config.seed = types[turn] + 1;
         snprintf(what, sizeof what, "%s with %s, %s and %s", config.architecture, tensor_type_name(config.matrix_type),
                  tensor_type_name(config.down_type), tensor_type_name(config.table_type));
-        check_both_variants(&config, group % 2, what);
+        check_variants(&config, group % 2, what);
     }
 }
 
@@ -249,7 +250,7 @@ static void every_window_is_right(void **state)
         config.down_type = TENSOR_Q8_0;
         config.mixed_types = true;
         snprintf(what, sizeof what, "gemma3 with a window of %u", windows[i]);
-        check_both_variants(&config, false, what);
+        check_variants(&config, false, what);
     }
 }
 
@@ -264,7 +265,7 @@ static void the_choice_of_tokens_is_right_among_equal_logits(void **state)
         config.n_vocab = sizes[i];
         config.table_period = i % 2 ? 1000 : 7;
         snprintf(what, sizeof what, "a vocabulary of %u with equal rows", config.n_vocab);
-        check_model(&config, &(struct device_variant){.portable = true}, what);
+        check_model(&config, &(struct device_variant){.kernels = OPENCL_KERNELS_PORTABLE}, what);
     }
 }
 
@@ -342,7 +343,7 @@ static void whole_steps_give_the_logits_of_the_reference(void **state)
         config.window = 50;
         random_model_open(&model, &config);
         compare_whole_steps(model.model, &(struct device_variant){.kv_f32 = true}, 1e-4);
-        compare_whole_steps(model.model, &(struct device_variant){.launch_each = true, .portable = true}, 5e-3);
+        compare_whole_steps(model.model, &(struct device_variant){.launch_each = true, .kernels = OPENCL_KERNELS_PORTABLE}, 5e-3);
         random_model_close(&model);
         config.matrix_type = TENSOR_Q8_0;
         random_model_open(&model, &config);

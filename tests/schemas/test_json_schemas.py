@@ -77,3 +77,58 @@ def test_every_kind_of_value_is_reached(walker):
     texts = [walk["text"] for walk in walker.ask("{}", walks=200)["walks"] if walk["stopped"]]
     kinds = {type(json.loads(text)) for text in texts}
     assert kinds == {dict, list, str, int, float, bool, type(None)}, kinds
+
+
+TAKEN = [
+    # Patterns apply to named properties as well.
+    {"type": "object", "properties": {"xa": {"type": "string"}}, "patternProperties": {"^x": {"maxLength": 2}}, "required": ["xa"]},
+    {"required": ["foo"], "properties": {"foo": {"type": "array", "maxItems": 3}}, "patternProperties": {"f.o": {"minItems": 2}}},
+    {"allOf": [{"patternProperties": {"^x": {"type": "string"}}}, {"properties": {"xa": {"maxLength": 1}}, "required": ["xa"]}],
+     "type": "object"},
+    # Names that no property is called are not all alike.
+    {"type": "object", "additionalProperties": {"type": "integer"}, "properties": {"ab": {"type": "null"}}},
+    {"type": "object", "properties": {"uniqueItems": False, "format": {"type": "null"}, "default": {"format": "uri"}},
+     "required": ["default"]},
+    {"allOf": [{"type": "object", "additionalProperties": {"type": "integer"}, "properties": {"a": True}},
+               {"properties": {"b": True}, "required": ["b"]}]},
+    {"allOf": [{"type": "array", "prefixItems": [True, True], "items": False}, {"prefixItems": [True, True, True], "minItems": 2}]},
+    # What tells two schemas apart may stand behind references.
+    {"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}],
+     "$defs": {"cat": {"type": "object", "properties": {"kind": {"const": "cat"}}, "required": ["kind"]},
+               "dog": {"type": "object", "properties": {"kind": {"enum": ["dog", "hound"]}}, "required": ["kind"]}}},
+    {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
+     "anyOf": [{"required": ["b"]}, {"properties": {"a": {"minimum": 5}}}]},
+    {"type": "number", "exclusiveMinimum": 0.1, "maximum": 0.3},
+    {"type": "integer", "multipleOf": 2.5, "minimum": 0, "maximum": 99},
+    {"type": "array", "uniqueItems": False, "minItems": 1.0, "maxItems": 2.0},
+    {"type": "string", "format": "uri"},
+    {"type": "string", "format": "a-format-that-nobody-knows"},
+    {"enum": ["a", "b", 7, [1.50]], "not-a-keyword": 1},
+]
+
+
+@pytest.mark.parametrize("schema", TAKEN, ids=range(len(TAKEN)))
+def test_what_meets_is_kept_to(walker, schema):
+    answer = walker.ask(json.dumps(schema), walks=60)
+    assert "walks" in answer, answer
+    texts = [walk["text"] for walk in answer["walks"] if walk["stopped"]]
+    assert len(texts) > 20
+    for text in texts:
+        jsonschema.validate(json.loads(text), schema)
+
+
+@pytest.mark.parametrize("schema, place", [
+    ({"allOf": [{"patternProperties": {"^x": {}}}, {"properties": {"b": {}}, "additionalProperties": False}]}, "at #: patternProp"),
+    ({"properties": {"a": {"minProperties": 2}}}, "at #/properties/a/minProperties: "),
+    ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "at #: oneOf"),
+    ({"items": {"if": {}, "then": {}}}, 'at #/items: not supported: "if", "then"'),
+    ({"items": {"format": "idn-email"}}, "at #/items/format: "),
+    ({"items": {"$ref": "other.json"}}, "at #/items/$ref: "),
+    ({"properties": {"a": {"pattern": "("}}}, "at #/properties/a: "),
+    ({"items": {"type": "string", "minLength": 3, "maxLength": 2}, "type": "array", "minItems": 1}, "at #: Unsatisfiable"),
+    ({"type": "object", "properties": {"a": False, "b": {"maxProperties": 1, "properties": {"c": {}}}}},
+     "at #/properties/b: min/maxProperties"),
+])
+def test_what_cannot_be_kept_to_is_refused_with_its_place(walker, schema, place):
+    answer = walker.ask(json.dumps(schema))
+    assert answer["status"] == "invalid" and answer["message"].startswith(place), answer

@@ -11,6 +11,7 @@ use serde_json::{json, Map, Value};
 use crate::grammar::{build, with_layout};
 use crate::interface::{Failure, Status};
 use crate::json_schema_check::check;
+use crate::json_schema_rewrite::rewrite;
 use crate::vocabulary::Vocabulary;
 
 /// How long subschemas are compiled by themselves to find the one that is at fault.
@@ -18,7 +19,6 @@ const PROBING: Duration = Duration::from_millis(300);
 /// What probes call the schema.
 const PROBED: &str = "probed";
 
-const COUNTS: [&str; 6] = ["minItems", "maxItems", "minProperties", "maxProperties", "minLength", "maxLength"];
 pub const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 /// Formats of the specifications that are not kept to. Others have no meaning that is agreed on.
 pub const OTHER_FORMATS: [&str; 9] = [
@@ -32,15 +32,11 @@ pub const OTHER_FORMATS: [&str; 9] = [
     "uri-reference",
     "uri-template",
 ];
-/// Absolute ones with a host, without percent signs: no other form is written.
-const URI_PATTERN: &str = "^[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9-]+(\\.[A-Za-z0-9-]+)*(:[1-9][0-9]{0,3})?\
-     (/[A-Za-z0-9._~!$&'()*+,;=:@-]*)*(\\?[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?(#[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$";
-
 pub fn compile(vocabulary: &Vocabulary, schema: Value) -> Result<TokenParser, Failure> {
     let schema = prepare(schema)?;
     check(&schema)?;
     build(vocabulary, TopLevelGrammar::from_json_schema(schema.clone())).map_err(|failure| {
-        let place = locate(vocabulary, &schema);
+        let place = locate(vocabulary, &schema, &failure.message);
         Failure::new(failure.status, format!("at {place}: {}", in_other_words(&failure.message)))
     })
 }
@@ -50,7 +46,7 @@ pub fn prepare(schema: Value) -> Result<Value, Failure> {
     match schema {
         Value::Object(_) => {
             let mut schema = schema;
-            simplify(&mut schema);
+            rewrite(&mut schema);
             Ok(with_layout(schema))
         }
         Value::Bool(true) => Ok(with_layout(json!({}))),
@@ -122,47 +118,10 @@ pub fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// Takes out what says nothing, and puts what the library lacks in its own words.
-fn simplify(schema: &mut Value) {
-    match schema {
-        Value::Array(list) => list.iter_mut().for_each(simplify),
-        Value::Object(object) => {
-            if object.get("uniqueItems") == Some(&Value::Bool(false)) {
-                object.shift_remove("uniqueItems");
-            }
-            for keyword in COUNTS {
-                // 2.0 is a 2 as well.
-                let whole = object.get(keyword).and_then(Value::as_f64).filter(|number| number.fract() == 0.0);
-                if let Some(number) = whole.filter(|number| (0.0..1e9).contains(number)) {
-                    object.insert(keyword.into(), json!(number as u64));
-                }
-            }
-            let format = object.get("format").and_then(Value::as_str).unwrap_or_default();
-            if format == "uri" {
-                object.shift_remove("format");
-                let pattern = json!({"pattern": URI_PATTERN});
-                match object.get_mut("allOf") {
-                    Some(Value::Array(all)) => all.push(pattern),
-                    Some(_) => {}
-                    None => {
-                        object.insert("allOf".into(), json!([pattern]));
-                    }
-                }
-            } else if !format.is_empty() && !FORMATS.contains(&format) && !OTHER_FORMATS.contains(&format) {
-                object.shift_remove("format");
-            }
-            // Values stand for themselves.
-            let children = object.iter_mut().filter(|(key, _)| !matches!(key.as_str(), "const" | "enum" | "default"));
-            children.for_each(|(_, value)| simplify(value));
-        }
-        _ => {}
-    }
-}
-
 // ---- where the fault is ----
 
-/// The place of the deepest schema that does not compile, as far as it is found: of the same that the library refused.
-fn locate(vocabulary: &Vocabulary, root: &Value) -> String {
+/// The place of the deepest schema that the library refuses with the same words, as far as it is found.
+fn locate(vocabulary: &Vocabulary, root: &Value, said: &str) -> String {
     let mut probed = root.clone();
     move_references(&mut probed);
     let (mut place, mut schema, begin) = (String::from("#"), root, Instant::now());
@@ -173,8 +132,10 @@ fn locate(vocabulary: &Vocabulary, root: &Value) -> String {
         if let Some(text) = object.get("$ref").and_then(Value::as_str) {
             below.extend(root.pointer(text.trim_start_matches('#')).map(|target| (text.to_owned(), target)));
         }
-        let fails = |child| begin.elapsed() < PROBING && !compiles(vocabulary, &probed, draft, child);
-        let fault = below.into_iter().find(|(_, child)| fails(child));
+        let fault = below.into_iter().find(|(_, child)| {
+            let alone = if begin.elapsed() < PROBING { refusal(vocabulary, &probed, draft, child) } else { None };
+            alone.is_some_and(|alone| fault_in(&alone) == fault_in(said))
+        });
         match fault {
             Some((child, target)) => (place, schema) = (child, target),
             None => return place,
@@ -182,8 +143,13 @@ fn locate(vocabulary: &Vocabulary, root: &Value) -> String {
     }
 }
 
-/// By itself, with the whole schema beside it for its references.
-fn compiles(vocabulary: &Vocabulary, probed: &Value, draft: Option<&Value>, schema: &Value) -> bool {
+/// Without the way to it.
+fn fault_in(said: &str) -> &str {
+    said.split(" while processing ").next().unwrap_or(said)
+}
+
+/// What is wrong with a schema by itself, with the whole one beside it for its references.
+fn refusal(vocabulary: &Vocabulary, probed: &Value, draft: Option<&Value>, schema: &Value) -> Option<String> {
     let mut one = schema.clone();
     move_references(&mut one);
     let mut probe = Map::new();
@@ -193,7 +159,7 @@ fn compiles(vocabulary: &Vocabulary, probed: &Value, draft: Option<&Value>, sche
     probe.insert(PROBED.into(), probed.clone());
     probe.insert("one".into(), one);
     probe.insert("$ref".into(), "#/one".into());
-    build(vocabulary, TopLevelGrammar::from_json_schema(Value::Object(probe))).is_ok()
+    build(vocabulary, TopLevelGrammar::from_json_schema(Value::Object(probe))).err().map(|failure| failure.message)
 }
 
 fn move_references(schema: &mut Value) {

@@ -164,19 +164,37 @@ fn value_work(value: &Value) -> u64 {
 struct Worst {
     patterns: f64,
     multiple_of: f64,
+    /// There are patternProperties; there are additionalProperties.
+    names_by_pattern: bool,
+    names_others: bool,
+    /// These two meet: the library does not apply the others' schema to what the patterns name.
+    names_meet: bool,
 }
 
-const NOTHING: Worst = Worst { patterns: 0.0, multiple_of: 1.0 };
+const NOTHING: Worst =
+    Worst { patterns: 0.0, multiple_of: 1.0, names_by_pattern: false, names_others: false, names_meet: false };
 
 impl Worst {
     /// Of schemas for the same value.
     fn and(self, other: Worst) -> Worst {
-        Worst { patterns: self.patterns + other.patterns, multiple_of: self.multiple_of * other.multiple_of }
+        let meet = (self.names_by_pattern && other.names_others) || (self.names_others && other.names_by_pattern);
+        Worst {
+            patterns: self.patterns + other.patterns,
+            multiple_of: self.multiple_of * other.multiple_of,
+            names_meet: meet || self.names_meet || other.names_meet,
+            ..self.or(other)
+        }
     }
 
     /// Of schemas for values that are different, or of which one applies.
     fn or(self, other: Worst) -> Worst {
-        Worst { patterns: self.patterns.max(other.patterns), multiple_of: self.multiple_of.max(other.multiple_of) }
+        Worst {
+            patterns: self.patterns.max(other.patterns),
+            multiple_of: self.multiple_of.max(other.multiple_of),
+            names_by_pattern: self.names_by_pattern || other.names_by_pattern,
+            names_others: self.names_others || other.names_others,
+            names_meet: self.names_meet || other.names_meet,
+        }
     }
 }
 
@@ -190,7 +208,13 @@ impl<'a> Meeting<'a> {
     fn of(&mut self, schema: &'a Value, place: &str) -> Result<Worst, Failure> {
         let Value::Object(object) = schema else { return Ok(NOTHING) };
         let patterns = ["pattern", "format"].iter().filter(|key| object.contains_key(**key)).count() as f64;
-        let own = Worst { patterns, multiple_of: object.get("multipleOf").map_or(1.0, significant_digits) };
+        let own = Worst {
+            patterns,
+            multiple_of: object.get("multipleOf").map_or(1.0, significant_digits),
+            names_by_pattern: object.contains_key("patternProperties"),
+            names_others: object.get("additionalProperties").is_some_and(|others| *others != Value::Bool(true)),
+            names_meet: false,
+        };
         let mut all = NOTHING;
         let (mut any, mut one, mut elsewhere) = (NOTHING, NOTHING, own);
         for (below, child) in children(object, place) {
@@ -216,6 +240,10 @@ impl<'a> Meeting<'a> {
         if worst.multiple_of > MAX_MULTIPLE_OF {
             let message = format!("multipleOf is supported up to {MAX_MULTIPLE_OF}, powers of ten left out");
             return Err(Failure::new(Status::Limit, format!("at {place}: {message}")));
+        }
+        if worst.names_meet {
+            let message = "patternProperties and additionalProperties of two schemas that both apply are not supported";
+            return Err(invalid(place, message));
         }
         Ok(worst)
     }

@@ -8,6 +8,7 @@ mod grammar;
 mod interface;
 mod json_schema;
 mod json_schema_check;
+mod json_schema_rewrite;
 mod lark_scan;
 mod python;
 mod python_methods;

@@ -17,6 +17,7 @@ enum {
 };
 
 #define PROBE "npud probes the template"
+#define TOOL "npud_probe"
 
 struct chat_format {
     const struct tokenizer *tokenizer;
@@ -120,32 +121,73 @@ static json_t *probe_tools(void)
 {
     json_t *parameters = json_pack("{s:s, s:{s:{s:s, s:s}}, s:[s]}", "type", "object", "properties", "x", "type",
                                    "string", "description", "x", "required", "x");
-    return json_pack("[{s:s, s:{s:s, s:s, s:o}}]", "type", "function", "function", "name", "npud_probe", "description",
-                     PROBE, "parameters", parameters);
+    return json_pack("[{s:s, s:{s:s, s:s, s:o}}]", "type", "function", "function", "name", TOOL, "description", PROBE,
+                     "parameters", parameters);
 }
 
 static bool try_tools(const struct chat_format *format)
 {
     char *text = try(format, json_pack("[{s:s, s:s}]", "role", "user", "content", "x"), probe_tools(), NULL);
-    bool ok = text != NULL && strstr(text, "npud_probe") != NULL;
+    bool ok = text != NULL && strstr(text, TOOL) != NULL;
     free(text);
     return ok;
 }
 
-/* A call and its result; content NULL: the call has none. */
-static bool try_call(const struct chat_format *format, const char *content)
+/* A call and its result; content NULL: the call has none. malloc'ed; NULL: the template refuses it. */
+static char *render_call(const struct chat_format *format, const char *content)
 {
     json_t *call = json_pack("{s:s, s:s, s:{s:s, s:{s:s}}}", "id", "call00001", "type", "function", "function", "name",
-                             "npud_probe", "arguments", "x", "y");
+                             TOOL, "arguments", "x", "y");
     json_t *asks = json_pack("{s:s, s:[o]}", "role", "assistant", "tool_calls", call);
     if (content != NULL)
         json_object_set_new(asks, "content", json_string(content));
-    char *text = try(format,
-                     json_pack("[{s:s, s:s}, o, {s:s, s:s, s:s}]", "role", "user", "content", "x", asks, "role", "tool",
-                               "tool_call_id", "call00001", "content", "z"),
-                     probe_tools(), NULL);
+    return try(format,
+               json_pack("[{s:s, s:s}, o, {s:s, s:s, s:s}]", "role", "user", "content", "x", asks, "role", "tool",
+                         "tool_call_id", "call00001", "content", "z"),
+               probe_tools(), NULL);
+}
+
+static bool try_call(const struct chat_format *format, const char *content)
+{
+    char *text = render_call(format, content);
     free(text);
     return text != NULL;
+}
+
+static int count(const char *text, const char *word)
+{
+    int n = 0;
+    for (; (text = strstr(text, word)) != NULL; text += strlen(word))
+        n++;
+    return n;
+}
+
+static bool has_call(const char *text, enum chat_tool_style style)
+{
+    static const char mark[] = "<tool_call>";
+    if (style == CHAT_TOOL_STYLE_GEMMA)
+        return strstr(text, "<|tool_call>call:" TOOL "{") != NULL;
+    if (style == CHAT_TOOL_STYLE_LLAMA)
+        return strstr(text, "{\"name\": \"" TOOL "\", \"parameters\":") != NULL;
+    for (; (text = strstr(text, mark)) != NULL; text += strlen(mark)) {
+        const char *call = text + strlen(mark), *name = strstr(call, "\"" TOOL "\""),
+                   *end = strstr(call, "</tool_call>");
+        if (call[strspn(call, " \n")] == '{' && name != NULL && (end == NULL || name < end))
+            return true;
+    }
+    return false;
+}
+
+/* What the template writes for a call is a call in that style, as far as it writes any. */
+static bool writes_calls_in(const struct chat_format *format, enum chat_tool_style style)
+{
+    char *with = render_call(format, "");
+    char *without = try(format, json_pack("[{s:s, s:s}]", "role", "user", "content", "x"), probe_tools(), NULL);
+    bool writes_none = with == NULL || without == NULL || count(with, TOOL) <= count(without, TOOL);
+    bool in_style = writes_none || has_call(with, style);
+    free(with);
+    free(without);
+    return in_style;
 }
 
 /* The template asks whether to think, in one of the ways that there are. */
@@ -176,11 +218,10 @@ static void choose_tool_style(struct chat_format *format, const char *source)
     format->tools = strstr(source, "<|tool_call>call:") != NULL ? CHAT_TOOL_STYLE_GEMMA
                     : strstr(source, "<|python_tag|>") != NULL || strstr(source, "Environment: ipython") != NULL
                         ? CHAT_TOOL_STYLE_LLAMA
-                    : strstr(source, "<tool_call>") != NULL && strstr(source, "<function=") == NULL &&
-                            strstr(source, "<arg_key>") == NULL
-                        ? CHAT_TOOL_STYLE_HERMES
-                        : CHAT_TOOL_STYLE_NONE;
-    format->explains_tools = format->tools == CHAT_TOOL_STYLE_NONE || !try_tools(format);
+                    : strstr(source, "<tool_call>") != NULL ? CHAT_TOOL_STYLE_HERMES
+                                                            : CHAT_TOOL_STYLE_NONE;
+    format->explains_tools =
+        format->tools == CHAT_TOOL_STYLE_NONE || !try_tools(format) || !writes_calls_in(format, format->tools);
     if (format->explains_tools)
         format->tools = CHAT_TOOL_STYLE_JSON;
 }

@@ -25,8 +25,8 @@ AS_JSON = json.dumps(ARGUMENTS, ensure_ascii=False)
 # A style is told by what its template mentions; the messages are written as they are, calls as in CALLS.
 SCRIPT = (
     "{# MENTIONED #}{% if tools %}{{ tools[0].function.name[:0] }}{% if tools[0].function.name == 'npud_probe' %}npud_probe"
-    "{% endif %}{% endif %}{% for m in messages %}{% if m.tool_calls %}{% for c in m.tool_calls %}[{{ c.function.name }} "
-    "{{ c.function.arguments | tojson }} {{ c.id }}]{% endfor %}{% elif m.role == 'tool' %}({{ m.tool_call_id }}) "
+    "{% endif %}{% endif %}{% for m in messages %}{% if m.tool_calls %}{% for c in m.tool_calls if c.function.name != "
+    "'npud_probe' %}[{{ c.function.name }} {{ c.function.arguments | tojson }} {{ c.id }}]{% endfor %}{% elif m.role == 'tool' %}({{ m.tool_call_id }}) "
     "{{ m.content }}{% else %}{{ m.content }}{% endif %}{% endfor %}")
 STYLES = {
     "hermes": ("<tool_call>", '<tool_call> {"name": "get_weather", "arguments": ARGUMENTS} </tool_call>'),

@@ -164,7 +164,6 @@ static void tool_styles_are_told_by_the_template(void **state)
     } cases[] = {
         {"<tool_call>", CHAT_TOOL_STYLE_HERMES},         {"<|python_tag|>", CHAT_TOOL_STYLE_LLAMA},
         {"Environment: ipython", CHAT_TOOL_STYLE_LLAMA}, {"<|tool_call>call:", CHAT_TOOL_STYLE_GEMMA},
-        {"<tool_call><function=", CHAT_TOOL_STYLE_JSON}, {"nothing", CHAT_TOOL_STYLE_JSON},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char template[512];
@@ -180,6 +179,36 @@ static void tool_styles_are_told_by_the_template(void **state)
     struct chat_format *format = create("{# <tool_call> #}" EACH "{{ m.content }}" END); /* and shows no tools */
     assert_int_equal(chat_format_tools(format), CHAT_TOOL_STYLE_JSON);
     chat_format_destroy(format);
+}
+
+static void a_template_must_write_calls_in_its_style(void **state)
+{
+    (void)state;
+#define NAME "{{ m.tool_calls[0].function.name }}"
+#define ARGUMENTS "{{ m.tool_calls[0].function.arguments | tojson }}"
+    static const struct {
+        const char *mentioned, *call;
+        enum chat_tool_style style;
+    } cases[] = {
+        {"<tool_call>", "<tool_call>\n{\"name\": \"" NAME "\", \"arguments\": " ARGUMENTS "}\n</tool_call>",
+         CHAT_TOOL_STYLE_HERMES},
+        {"<tool_call>", "<tool_call>\n<function=" NAME ">", CHAT_TOOL_STYLE_JSON},
+        {"<tool_call>", "<tool_call>{}</tool_call>\"" NAME "\"", CHAT_TOOL_STYLE_JSON},
+        {"<|python_tag|>", "{\"name\": \"" NAME "\", \"parameters\": " ARGUMENTS "}", CHAT_TOOL_STYLE_LLAMA},
+        {"<|python_tag|>", "<function=" NAME ">" ARGUMENTS "</function>", CHAT_TOOL_STYLE_JSON},
+        {"<|tool_call>call:", "<|tool_call>call:" NAME "{x:1}<tool_call|>", CHAT_TOOL_STYLE_GEMMA},
+        {"<|tool_call>call:", "<|tool_call>" NAME, CHAT_TOOL_STYLE_JSON},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char template[1024];
+        snprintf(template, sizeof template, "{# %s #}%s%s%s", cases[i].mentioned,
+                 "{% if tools %}{{ tools | tojson }}{% endif %}" EACH "{% if m.tool_calls %}", cases[i].call,
+                 "{% else %}{{ m.content }}{% endif %}" END);
+        struct chat_format *format = create(template);
+        if (chat_format_tools(format) != cases[i].style)
+            fail_msg("%s", cases[i].call);
+        chat_format_destroy(format);
+    }
 }
 
 static void thinking_is_asked_for_in_every_way(void **state)
@@ -305,6 +334,7 @@ int main(void)
         cmocka_unit_test(a_message_without_content_has_an_empty_one_where_one_is_needed),
         cmocka_unit_test(arguments_are_objects_where_they_can),
         cmocka_unit_test(tool_styles_are_told_by_the_template),
+        cmocka_unit_test(a_template_must_write_calls_in_its_style),
         cmocka_unit_test(thinking_is_asked_for_in_every_way),
         cmocka_unit_test(a_prompt_may_end_in_thinking_or_behind_it),
         cmocka_unit_test(a_model_without_a_template_says_what_to_do),

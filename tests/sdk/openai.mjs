@@ -152,6 +152,31 @@ test("a response's text is parsed by the schema that it was forced to", async ()
   Place.parse(response.output_parsed);
 });
 
+test("a response calls a tool, and its output goes back", async () => {
+  const { name, description, parameters } = weather.function;
+  const stream = await tools.responses.create({
+    model,
+    input: process.env.NPUD_TOOLS_PROMPT,
+    tools: [{ type: "function", name, description, parameters, strict: false }],
+    temperature: 0,
+    stop: ["\n"],
+    stream: true,
+  });
+  let response;
+  for await (const event of stream) if (event.type === "response.completed") response = event.response;
+  const [call] = response.output;
+  assert.equal(call.type, "function_call");
+  assert.deepEqual(JSON.parse(call.arguments), expected);
+  const answer = await tools.responses.create({
+    model,
+    previous_response_id: response.id,
+    input: [{ type: "function_call_output", call_id: call.call_id, output: "It rains. ".repeat(12) + "It" }],
+    temperature: 0,
+    max_output_tokens: 4,
+  });
+  assert.match(answer.output_text, /rains/);
+});
+
 test("embeddings come as unit vectors", async () => {
   const answer = await client.embeddings.create({ model, input: ["a text", "another one"] });
   assert.deepEqual(answer.data.map((item) => item.index), [0, 1]);

@@ -342,30 +342,37 @@ static int32_t best_token(const struct sampler *sampler, const float *logits, co
     return 0;
 }
 
-/* Is it worth looking at the allowed tokens one by one? */
-static bool allows_few(const struct token_mask *mask)
-{
-    int32_t n = 0;
-    for (int32_t word = 0; word < (mask->n_tokens + 31) / 32; word++)
-        n += __builtin_popcount(mask->bits[word]);
-    return n < mask->n_tokens / 16;
-}
-
-/* As best_token, of raw logits that nothing but the mask and bans change. */
+/* As best_token, of raw logits that nothing but the mask changes: in one pass, and only over what is allowed. Negative: none
+ * has a logit above minus infinity. */
 static int32_t best_allowed(const struct sampler *sampler, const float *raw, const struct token_mask *mask)
 {
-    int32_t best = -1, n_masked = mask->n_tokens < sampler->n_vocab ? mask->n_tokens : sampler->n_vocab;
+    int32_t n_words = (mask->n_tokens < sampler->n_vocab ? mask->n_tokens : sampler->n_vocab) / 32, best_word = -1;
     float max = -INFINITY;
-    for (int32_t from = 0; from < n_masked; from += 32) {
-        for (uint32_t bits = mask->bits[from / 32]; bits != 0; bits &= bits - 1) {
-            int32_t token = from + __builtin_ctz(bits);
-            if (token >= n_masked || is_banned(sampler, token) || (best >= 0 && !(raw[token] > max)))
-                continue;
-            best = token;
-            max = isnan(raw[token]) ? -INFINITY : raw[token];
+    for (int32_t word = 0; word < n_words; word++) {
+        uint32_t bits = mask->bits[word];
+        float best = -INFINITY;
+        if (bits == UINT32_MAX)
+            best = largest(raw + 32 * word, 32);
+        else
+            for (; bits != 0; bits &= bits - 1) {
+                float logit = raw[32 * word + __builtin_ctz(bits)];
+                best = logit > best ? logit : best;
+            }
+        if (best > max) {
+            max = best;
+            best_word = word;
         }
     }
-    return best >= 0 ? best : 0;
+    int32_t best_of_all = -1;
+    for (uint32_t bits = best_word >= 0 ? mask->bits[best_word] : 0; bits != 0 && best_of_all < 0; bits &= bits - 1)
+        if (raw[32 * best_word + __builtin_ctz(bits)] == max)
+            best_of_all = 32 * best_word + __builtin_ctz(bits);
+    for (int32_t token = 32 * n_words; token < mask->n_tokens && token < sampler->n_vocab; token++)
+        if (is_allowed(mask, token) && raw[token] > max) {
+            max = raw[token];
+            best_of_all = token;
+        }
+    return best_of_all;
 }
 
 /* exp(x) for x <= 0, to about 1e-7; 0 below -87 and for NaN. Bounds are taken on integers: around a comparison of floats,
@@ -522,8 +529,10 @@ static int32_t choose_from_logits(struct sampler *sampler, struct sampler_scratc
                                   const struct token_mask *mask)
 {
     float *logits = scratch->logits;
-    if (mask != NULL && sampler->greedy && !sampler->penalized && sampler->sampling.n_bias == 0 && allows_few(mask))
-        return best_allowed(sampler, raw, mask);
+    bool only_masked = !sampler->penalized && sampler->sampling.n_bias == 0 && sampler->n_banned == 0;
+    int32_t allowed = mask != NULL && sampler->greedy && only_masked ? best_allowed(sampler, raw, mask) : -1;
+    if (allowed >= 0)
+        return allowed;
     adjust(sampler, logits, raw);
     if (mask != NULL)
         apply_mask(logits, sampler->n_vocab, mask);

@@ -13,7 +13,7 @@ PROMPT = "<|im_start|>user\nWrite a record as JSON.<|im_end|>\n<|im_start|>assis
 SUITE = pathlib.Path(os.environ.get("NPUD_TEST_SCHEMAS", "missing"))
 
 
-def answer_to(npud, schema, temperature, max_tokens=160):
+def answer_to(npud, schema, temperature, max_tokens=100):
     """Status, text, finish reason."""
     answer = npud.post(
         prompt=PROMPT, max_tokens=max_tokens, temperature=temperature, seed=1,
@@ -50,8 +50,8 @@ def made(numbers):
 
 @pytest.mark.parametrize("temperature", [0, 1.5])
 def test_what_a_few_schemas_end_with_validates(npud, temperature):
-    taken, ended = check(npud, made(range(12)), temperature)
-    assert taken == 12 and ended >= 4
+    taken, ended = check(npud, made(range(8)), temperature)
+    assert taken == 8 and ended >= 2
 
 
 @pytest.mark.long

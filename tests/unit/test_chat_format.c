@@ -162,8 +162,11 @@ static void tool_styles_are_told_by_the_template(void **state)
         const char *mentioned;
         enum chat_tool_style style;
     } cases[] = {
-        {"<tool_call>", CHAT_TOOL_STYLE_HERMES},         {"<|python_tag|>", CHAT_TOOL_STYLE_LLAMA},
-        {"Environment: ipython", CHAT_TOOL_STYLE_LLAMA}, {"<|tool_call>call:", CHAT_TOOL_STYLE_GEMMA},
+        {"<tool_call>", CHAT_TOOL_STYLE_HERMES},
+        {"<|python_tag|>", CHAT_TOOL_STYLE_LLAMA},
+        {"Environment: ipython", CHAT_TOOL_STYLE_LLAMA},
+        {"<|tool_call>call:", CHAT_TOOL_STYLE_GEMMA},
+        {"nothing", CHAT_TOOL_STYLE_JSON},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char template[512];

@@ -243,6 +243,17 @@ static void bare_words_of_gemma_are_strings_unless_they_are_json(void **state)
     gives(&options, strcat(number, "}<tool_call|>"), strcat(as_string, "\"})"));
 }
 
+static void arguments_of_gemma_may_be_json(void **state)
+{
+    (void)state;
+    const struct chat_parser_options options = {.tools = CHAT_TOOL_STYLE_GEMMA};
+    gives(&options,
+          "<|tool_call>call:f{\"a\": \"x, {\\\"<|\", \"b\": [1, {\"c\": null}, []], \"\": "
+          "{}}<tool_call|><|tool_call>call:g{}"
+          "<tool_call|>",
+          "T[f]({\"a\": \"x, {\\\"<|\", \"b\": [1, {\"c\": null}, []], \"\": {}})T[g]({})");
+}
+
 static void brackets_of_gemma_must_match(void **state)
 {
     (void)state;
@@ -324,6 +335,7 @@ int main(void)
         cmocka_unit_test(calls_without_marks_are_read_where_the_model_knows_none),
         cmocka_unit_test(json_that_is_no_call_is_content),
         cmocka_unit_test(bare_words_of_gemma_are_strings_unless_they_are_json),
+        cmocka_unit_test(arguments_of_gemma_may_be_json),
         cmocka_unit_test(brackets_of_gemma_must_match),
         cmocka_unit_test(characters_over_several_tokens_are_whole_in_what_comes),
         cmocka_unit_test(thinking_and_calls_follow_each_other),

@@ -52,22 +52,31 @@ static bool refuse_unsupported(const json_t *object, struct api_error *error)
         {"web_search_options", "nothing is looked up"},
         {"functions", "use tools"},
         {"function_call", "use tool_choice"},
-        {"verbosity", "say it in a message"},
         {"moderation", "nothing is moderated"},
-        {"prompt_cache_retention", "sessions stay until their memory is needed, see /v1/sessions"},
+    };
+    static const struct {
+        const char *name, *usual[2], *why;
+    } choices[] = {
+        {"service_tier", {"auto", "default"}, "there is one; see priority"},
+        {"verbosity", {"medium"}, "say in a message how long the answer is to be"},
+        {"prompt_cache_retention", {"in-memory", "in_memory"}, "sessions stay until their memory is needed"},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (!request_refuse_field(object, fields[i].name, fields[i].why, error))
             return false;
     }
-    const json_t *modalities = json_field(object, "modalities"), *tier = json_field(object, "service_tier");
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        const json_t *value = json_field(object, choices[i].name);
+        const char *const *usual = choices[i].usual;
+        if (value != NULL && !json_is_text(value, usual[0]) && (usual[1] == NULL || !json_is_text(value, usual[1])))
+            return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, choices[i].name, "%s may only be %s: %s",
+                                 choices[i].name, usual[0], choices[i].why);
+    }
+    const json_t *modalities = json_field(object, "modalities");
     if (modalities != NULL &&
         !(json_array_size(modalities) == 1 && json_is_text(json_array_get(modalities, 0), "text")))
         return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, "modalities",
                              "modalities may only be [\"text\"]: the model writes text only");
-    if (tier != NULL && !json_is_text(tier, "auto") && !json_is_text(tier, "default"))
-        return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, "service_tier",
-                             "service_tier may only be auto or default: there is one; see priority");
     const json_t *metadata = json_field(object, "metadata");
     if (metadata != NULL && !json_is_object(metadata))
         return json_refuse(error, "metadata", metadata, false, "an object");

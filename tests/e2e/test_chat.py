@@ -286,6 +286,7 @@ def test_wrong_values_are_refused_with_their_path(npud, body, param):
 @pytest.mark.parametrize("field, value", [
     ("audio", {"voice": "x"}), ("functions", []), ("function_call", "auto"), ("modalities", ["text", "audio"]),
     ("prediction", {}), ("service_tier", "flex"), ("store", True), ("web_search_options", {}), ("verbosity", "low"),
+    ("prompt_cache_retention", "24h"), ("moderation", {}),
 ])
 def test_what_is_not_supported_is_refused(npud, field, value):
     error = refusal(npud, **{field: value})
@@ -297,7 +298,7 @@ def test_fields_at_their_limits_are_taken(npud):
         "messages": [*HELLO, {"role": "assistant", "content": None, "refusal": "No."}, *HELLO],
         "temperature": 2, "logprobs": True, "top_logprobs": 20, "max_tokens": 1, "max_completion_tokens": 1,
         "stop": [str(i) for i in range(16)], "tools": [], "tool_choice": "none", "reasoning_effort": "none",
-        "modalities": ["text"], "service_tier": "auto", "store": False, "metadata": {"a": "b"}, "user": "u",
+        "modalities": ["text"], "service_tier": "auto", "verbosity": "medium", "prompt_cache_retention": "in_memory", "store": False, "metadata": {"a": "b"}, "user": "u",
         "response_format": {"type": "text"}, "something_new": [1], "seed": 1, "logit_bias": None,
         "safety_identifier": "s", "parallel_tool_calls": True, "chat_template_kwargs": {"enable_thinking": False},
     }

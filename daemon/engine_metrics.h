@@ -38,6 +38,7 @@ struct engine_metrics {
     uint64_t evictions;
     /* The state folder. */
     int32_t sessions_on_disk; /* whether resident or not */
+    int32_t responses_on_disk;
     uint64_t state_bytes, state_max_bytes;
     uint64_t saves, failed_saves; /* of sessions, ever */
     uint64_t restores, restored_tokens; /* requests that got tokens from disk, and those tokens */

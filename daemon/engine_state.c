@@ -71,6 +71,7 @@ void engine_share_state_metrics(struct engine *engine)
     struct state_store_counters store = state_store_count(engine->store);
     struct snapshot_counters snapshots = snapshots_count(scheduler_snapshots(engine->scheduler));
     metrics->sessions_on_disk = store.sessions;
+    metrics->responses_on_disk = store.responses;
     metrics->state_bytes = store.bytes;
     metrics->state_max_bytes = store.max_bytes;
     metrics->saves = snapshots.saves;

@@ -122,6 +122,8 @@ static void write_sessions(struct prometheus *writer, const struct engine_metric
     prometheus_sample(writer, metrics->sessions_evicted, &(struct prometheus_label){"state", "evicted"}, 1);
     prometheus_gauge(writer, "npud_sessions_on_disk", "Sessions in the state folder, resident or not.",
                      metrics->sessions_on_disk);
+    prometheus_gauge(writer, "npud_responses_on_disk", "Stored responses in the state folder.",
+                     metrics->responses_on_disk);
     prometheus_counter(writer, "npud_session_evictions_total", "Sessions whose KV blocks were given up for others.",
                        (double)metrics->evictions);
     prometheus_counter(writer, "npud_session_saves_total", "Sessions written to the state folder.",

@@ -222,6 +222,25 @@ class Soak:
         for text, item in zip(inputs, self.post(client, body, path="/v1/embeddings")["data"]):
             self.same_as_first(body["pooling"] + text, item["embedding"])
 
+    def respond(self, client, source):
+        """A response, one that goes on from it, and both are forgotten."""
+        topic, ids = source.choice(TOPICS), []
+        for text in (f"What about {topic}?", "Why?"):
+            body = {"input": text, "previous_response_id": ids[-1] if ids else None, "max_output_tokens": 12, "temperature": 0,
+                    "stream": source.random() < 0.3}
+            answer = client.post("/v1/responses", json=body)
+            if answer.status_code != 200:
+                raise Failure(f"/v1/responses {body!r}: {answer.status_code} {answer.text}")
+            response = answer.json() if not body["stream"] else json.loads(
+                answer.text.rstrip().rpartition("\ndata: ")[2])["response"]
+            self.same_as_first(f"{topic}, turn {len(ids)}", [item["content"] for item in response["output"]])
+            ids.append(response["id"])
+        for id in ids:
+            if source.random() < 0.5 and client.get(f"/v1/responses/{id}").status_code != 200:
+                raise Failure(f"{id} is gone")
+            if client.delete(f"/v1/responses/{id}").status_code != 200:
+                raise Failure(f"{id} cannot be deleted")
+
     def impatient(self, client, source):
         body = {"prompt": f"Hurry, {source.choice(TOPICS)}:", "max_tokens": 100, "temperature": 0}
         body |= {"priority": source.randint(0, 9)}
@@ -253,7 +272,7 @@ class Soak:
                 raise Failure(f"{path}: {answer.status_code}")
 
     KINDS = [(whole, 20), (chat, 20), (stream, 12), (cancel, 14), (slow_reader, 4), (fork, 5), (alter, 10),
-             (carry_over, 3), (prefill, 4), (embed, 4), (impatient, 6), (bad_input, 10), (look, 3)]
+             (carry_over, 3), (prefill, 4), (embed, 4), (respond, 6), (impatient, 6), (bad_input, 10), (look, 3)]
 
     # ---- running ----
 

@@ -76,6 +76,7 @@ static void the_numbers_are_those_of_the_engine(void **state)
     metrics->evictions = 6;
     metrics->restores = 8;
     metrics->sessions_on_disk = 9;
+    metrics->responses_on_disk = 11;
     histogram_add(&metrics->first_token, 0.003);
     histogram_add(&metrics->step[2], 0.0005);
     expect_sample(f, "npud_generations_running 3");
@@ -92,6 +93,7 @@ static void the_numbers_are_those_of_the_engine(void **state)
         "npud_kv_blocks_free 30",
         "npud_sessions{state=\"resident\"} 2",
         "npud_sessions_on_disk 9",
+        "npud_responses_on_disk 11",
         "npud_session_evictions_total 6",
         "npud_session_restores_total 8",
         "npud_time_to_first_token_seconds_bucket{le=\"0.002\"} 0",

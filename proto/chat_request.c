@@ -54,9 +54,7 @@ static bool refuse_unsupported(const json_t *object, struct api_error *error)
         {"function_call", "use tool_choice"},
         {"moderation", "nothing is moderated"},
     };
-    static const struct {
-        const char *name, *usual[2], *why;
-    } choices[] = {
+    static const struct usual_field choices[] = {
         {"service_tier", {"auto", "default"}, "there is one; see priority"},
         {"verbosity", {"medium"}, "say in a message how long the answer is to be"},
         {"prompt_cache_retention", {"in-memory", "in_memory"}, "sessions stay until their memory is needed"},
@@ -66,11 +64,8 @@ static bool refuse_unsupported(const json_t *object, struct api_error *error)
             return false;
     }
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
-        const json_t *value = json_field(object, choices[i].name);
-        const char *const *usual = choices[i].usual;
-        if (value != NULL && !json_is_text(value, usual[0]) && (usual[1] == NULL || !json_is_text(value, usual[1])))
-            return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, choices[i].name, "%s may only be %s: %s",
-                                 choices[i].name, usual[0], choices[i].why);
+        if (!request_refuse_unusual(object, &choices[i], error))
+            return false;
     }
     const json_t *modalities = json_field(object, "modalities");
     if (modalities != NULL &&

@@ -170,3 +170,13 @@ bool request_refuse_field(const json_t *object, const char *name, const char *wh
         return true;
     return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, name, "%s is not supported: %s", name, why);
 }
+
+bool request_refuse_unusual(const json_t *object, const struct usual_field *field, struct api_error *error)
+{
+    const json_t *value = json_field(object, field->name);
+    if (value == NULL || json_is_text(value, field->values[0]) ||
+        (field->values[1] != NULL && json_is_text(value, field->values[1])))
+        return true;
+    return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, field->name, "%s may only be %s: %s", field->name,
+                         field->values[0], field->why);
+}

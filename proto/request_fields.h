@@ -75,4 +75,11 @@ bool queue_fields_read(struct queue_fields *fields, const json_t *object, struct
 /* An UNSUPPORTED_PARAMETER error when the field is there and not null. */
 bool request_refuse_field(const json_t *object, const char *name, const char *why, struct api_error *error);
 
+/* The same, but the field may be one of these strings. */
+struct usual_field {
+    const char *name, *values[2]; /* the second may be NULL */
+    const char *why;
+};
+bool request_refuse_unusual(const json_t *object, const struct usual_field *field, struct api_error *error);
+
 #endif

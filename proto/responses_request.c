@@ -50,7 +50,6 @@ static bool refuse_fields(const json_t *object, struct api_error *error)
         {"image", "the model reads text only"},
         {"background_options", "an answer runs while its client waits"},
         {"prompt_cache_options", "sessions stay until their memory is needed, see /v1/sessions"},
-        {"prompt_cache_retention", "sessions stay until their memory is needed, see /v1/sessions"},
         /* What belongs to /v1/chat/completions, where the same is asked for in another way. */
         {"messages", "use input"},
         {"response_format", "use text.format"},
@@ -60,24 +59,24 @@ static bool refuse_fields(const json_t *object, struct api_error *error)
         {"verbosity", "say it in the instructions"},
         {"functions", "use tools"},
     };
+    static const struct usual_field choices[] = {
+        {"truncation", {"disabled"}, "nothing of a conversation is dropped"},
+        {"service_tier", {"auto", "default"}, "there is one; see priority"},
+        {"prompt_cache_retention", {"in-memory", "in_memory"}, "sessions stay until their memory is needed"},
+    };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (!request_refuse_field(object, fields[i].name, fields[i].why, error))
             return false;
     }
     bool background = false;
-    const json_t *truncation = json_field(object, "truncation"), *tier = json_field(object, "service_tier");
     if (!json_read_bool(object, "background", &background, error))
         return false;
     if (background)
         return unsupported(error, "background", "an answer runs while its client waits");
-    if (truncation != NULL && !json_is_text(truncation, "auto") && !json_is_text(truncation, "disabled"))
-        return json_refuse(error, "truncation", truncation, json_is_string(truncation), "disabled");
-    if (json_is_text(truncation, "auto"))
-        return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, "truncation",
-                             "truncation may only be disabled: nothing of a conversation is dropped");
-    if (tier != NULL && !json_is_text(tier, "auto") && !json_is_text(tier, "default"))
-        return api_error_set(error, API_ERROR_UNSUPPORTED_PARAMETER, "service_tier",
-                             "service_tier may only be auto or default: there is one; see priority");
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        if (!request_refuse_unusual(object, &choices[i], error))
+            return false;
+    }
     return true;
 }
 

@@ -298,7 +298,8 @@ def test_fields_at_their_limits_are_taken(npud):
         "messages": [*HELLO, {"role": "assistant", "content": None, "refusal": "No."}, *HELLO],
         "temperature": 2, "logprobs": True, "top_logprobs": 20, "max_tokens": 1, "max_completion_tokens": 1,
         "stop": [str(i) for i in range(16)], "tools": [], "tool_choice": "none", "reasoning_effort": "none",
-        "modalities": ["text"], "service_tier": "auto", "verbosity": "medium", "prompt_cache_retention": "in_memory", "store": False, "metadata": {"a": "b"}, "user": "u",
+        "modalities": ["text"], "service_tier": "auto", "verbosity": "medium", "prompt_cache_retention": "in_memory",
+        "store": False, "metadata": {"a": "b"}, "user": "u",
         "response_format": {"type": "text"}, "something_new": [1], "seed": 1, "logit_bias": None,
         "safety_identifier": "s", "parallel_tool_calls": True, "chat_template_kwargs": {"enable_thinking": False},
     }

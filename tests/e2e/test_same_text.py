@@ -42,7 +42,6 @@ def fresh(npud):
     return npud
 
 
-@pytest.mark.short
 def test_beside_fifteen_others_and_in_chunks(start, expected):
     """While others decode, a prompt is read in many small pieces."""
     npud = start("--parallel", "16", "--step-target-ms", "1")

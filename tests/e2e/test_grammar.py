@@ -1,10 +1,13 @@
 """Structured output: grammar and response_format of /v1/completions."""
+import concurrent.futures
 import json
 import re
 
 import httpx
 import jsonschema
 import pytest
+
+from metrics_text import read_metrics
 
 PROMPT = "<|im_start|>user\nTell me about a person.<|im_end|>\n<|im_start|>assistant\n"
 PERSON = {
@@ -134,13 +137,57 @@ def test_logprobs_are_the_models(npud):
 
 
 def test_a_constrained_answer_is_the_same_beside_others(npud):
-    import concurrent.futures
     alone = ask(npud, grammar("json_schema", PERSON), temperature=0.8, seed=11)
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         together = [pool.submit(ask, npud, grammar("json_schema", PERSON), temperature=0.8, seed=11) for _ in range(4)]
         others = [pool.submit(ask, npud, {}, max_tokens=40, temperature=1) for _ in range(2)]
         assert all(task.result() == alone for task in together)
         assert all(task.result() for task in others)
+
+
+def test_a_grammar_goes_on_where_it_was_after_being_moved_out(start):
+    """Generations that need more KV memory than there is, each as if it were alone."""
+    npud = start("--context", "128", "--parallel", "4", "--kv-memory", "7M")
+    fields = {**grammar("regex", "([a-z]+[ ,.]){70,80}"), "max_tokens": 60}
+    alone = [ask(npud, fields, temperature=0.9, seed=seed) for seed in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda seed: ask(npud, fields, temperature=0.9, seed=seed), range(4)))
+    assert together == alone
+    assert read_metrics(npud)["npud_generations_moved_out_total"] > 0
+
+
+def test_clients_that_go_leave_nothing_behind(npud):
+    body = {"prompt": PROMPT, "max_tokens": 400, "stream": True, **grammar("regex", "[a-z ]{2000,}")}
+    for pieces in (0, 1, 5):
+        with httpx.stream("POST", npud.base_url + "/v1/completions", json=body, timeout=120) as answer:
+            for _, _ in zip(range(pieces), answer.iter_lines()):
+                pass
+    [(text, reason)] = ask(npud, grammar("regex", "b+"), max_tokens=5)
+    assert set(text) == {"b"} and reason in ("stop", "length")
+
+
+def test_time_that_is_over_ends_a_grammar(npud):
+    answer = npud.post(prompt=PROMPT, max_tokens=2000, timeout_ms=300, **grammar("regex", "[a-z ]{2000,}"))
+    assert answer.status_code == 504
+
+
+def test_a_dead_end_is_the_grammars_fault(npud):
+    """What no token of the model continues is found when it is met."""
+    error = refusal(npud, **grammar("lark", 'start: "a" <|im_end|> "b"'))
+    assert error["param"] == "grammar.value" and "no token" in error["message"], error
+
+
+def test_an_end_that_the_grammar_names_ends_it(npud):
+    assert ask(npud, grammar("lark", 'start: "a" <|im_end|>')) == [("a", "stop")]
+
+
+def test_hostile_grammars_are_refused_quickly(npud):
+    patterns = [{"type": "string", "pattern": f"a.{{{i}}}b"} for i in range(1, 60)]
+    for fields in (grammar("json_schema", {"allOf": patterns}), grammar("json_schema", {"items": {"maxItems": 10**9}}),
+                   grammar("lark", "start: " + "(" * 20000 + '"a"' + ")" * 20000), grammar("regex", "(" * 60000),
+                   grammar("json_schema", {"multipleOf": 99999989}), grammar("regex", "x" * 70000)):
+        assert refusal(npud, **fields)["param"] == "grammar.value"
+    assert npud.text("Hello", max_tokens=1)
 
 
 # ---- what is refused ----

@@ -62,7 +62,7 @@ static json_t *calls_value(const struct writing *writing, const struct tool_fiel
         if (tools->choice == TOOL_CHOICE_NAMED && strcmp(name, tools->name) != 0)
             continue;
         json_t *begin = json_sprintf("%s%s%s", writing->before_name, name, writing->behind_name);
-        json_t *call = json_pack("{s:o, s:o, s:s}", "begin", begin, "schema",
+        json_t *call = json_pack("{s:s, s:o, s:o, s:s}", "name", name, "begin", begin, "schema",
                                  arguments_schema(tool, tool_fields_demand_call(tools)), "end", writing->end);
         if (json_array_append_new(calls, call) == 0)
             continue;

@@ -63,10 +63,11 @@ enum text_grammar_kind {
     TEXT_GRAMMAR_REGEX, /* of the whole text, in the syntax of Rust's regex crate, without look-around */
     TEXT_GRAMMAR_LARK, /* rule "start", in llguidance's dialect of Lark */
     /* What an assistant may say: {"thinking": {"open": text or null, "close": text}, "content": JSON Schema, "free": {"mark":
-     * text} or {"not": regular expression}, "calls": [{"begin": text, "schema": JSON Schema, "end": text}, ...], "separator":
-     * text or null}. Thinking may come first, or does for certain when it is open already (null). Then content, or one of the
-     * calls, or with a separator one or more of them. Free makes content any text: up to a mark, which begins a call, or any
-     * that the expression does not match. Control tokens written in the texts stand for themselves. */
+     * text} or {"not": regular expression}, "calls": [{"name": text, "begin": text, "schema": JSON Schema, "end": text},
+     * ...], "separator": text or null}. Thinking may come first, or does for certain when it is open already (null). Then
+     * content, or one of the calls, or with a separator one or more of them. Free makes content any text: up to a mark, which
+     * begins a call, or any that the expression does not match. Control tokens written in the texts stand for themselves;
+     * names are for messages. */
     TEXT_GRAMMAR_TURN,
 };
 

@@ -12,12 +12,12 @@ use crate::vocabulary::Vocabulary;
 use crate::{json_schema, json_schema_check};
 
 /// {"thinking": {"open": text or null, "close": text}, "content": JSON Schema, "free": {"mark": text} or {"not": regular
-/// expression}, "calls": [{"begin": text, "schema": JSON Schema, "end": text}, ...], "separator": text or null}
+/// expression}, "calls": [{"name": text, "begin": text, "schema": JSON Schema, "end": text}, ...], "separator": text or null}
 ///
 /// Thinking comes first, perhaps; for certain if it is open already (null). Then content, or one of the calls, or with a
 /// separator one or more. Free makes content any text: up to a mark, which begins a call; or any that the expression does not
 /// match. All may be missing but there must be content, free or calls. Control tokens that are written in the texts stand for
-/// themselves.
+/// themselves. Names are for messages.
 pub fn compile(vocabulary: &Vocabulary, description: &Value) -> Result<TokenParser, Failure> {
     build(vocabulary, grammar(vocabulary, description)?).map_err(|failure| fault(vocabulary, description, failure))
 }
@@ -26,12 +26,17 @@ pub fn compile(vocabulary: &Vocabulary, description: &Value) -> Result<TokenPars
 fn fault(vocabulary: &Vocabulary, description: &Value, failure: Failure) -> Failure {
     let content = (!description["content"].is_null()).then(|| (String::new(), &description["content"]));
     let calls = description["calls"].as_array().into_iter().flatten().enumerate();
-    let arguments = calls.map(|(index, call)| (format!("calls[{index}].schema: "), &call["schema"]));
+    let arguments = calls.map(|(index, call)| (schema_name(index, call), &call["schema"]));
     let mut faults = content.into_iter().chain(arguments).filter_map(|(place, schema)| {
         let fault = json_schema::compile(vocabulary, schema.clone()).err()?;
         Some(Failure::new(fault.status, format!("{place}{}", fault.message)))
     });
     faults.next().unwrap_or(failure)
+}
+
+/// What messages call the schema of a call.
+fn schema_name(index: usize, call: &Value) -> String {
+    call["name"].as_str().map_or(format!("calls[{index}].schema: "), |name| format!("the parameters of {name}: "))
 }
 
 fn grammar(vocabulary: &Vocabulary, description: &Value) -> Result<TopLevelGrammar, Failure> {
@@ -100,7 +105,7 @@ impl Writer<'_> {
         for (index, call) in calls.iter().enumerate() {
             let place = format!("calls[{index}]");
             let (begin, end) = (text_at(call, "begin", &place)?, self.terms(text_at(call, "end", &place)?));
-            let schema = checked_schema(&call["schema"], &format!("{place}.schema: "))?;
+            let schema = checked_schema(&call["schema"], &schema_name(index, call))?;
             let or = if index > 0 { " | " } else { "" };
             self.rule(&format!("arguments_{index}"), &format!("%json {schema}"));
             if mark.is_none() || separator.is_some() {
@@ -309,6 +314,7 @@ mod tests {
         for (description, message) in [
             (json!({}), "there must be content, free or calls"),
             (json!({"calls": [{"begin": "a", "end": "b", "schema": 3}]}), "calls[0].schema: at #: a schema must be"),
+            (json!({"calls": [{"name": "f", "begin": "a", "end": "b", "schema": 3}]}), "the parameters of f: at #: a"),
             (json!({"calls": [{"end": "b", "schema": {}}]}), "calls[0].begin must be a text"),
             (json!({"content": {"type": "object"}, "thinking": {}}), "thinking.close must be a text"),
             (json!({"content": false}), "at #: the schema is false"),

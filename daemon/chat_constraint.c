@@ -37,8 +37,8 @@ static const struct writing *writing_of(enum chat_tool_style style)
 
 /* ---- parts of the description, as text_constraint_create takes it; NULL: memory is out ---- */
 
-/* Of arguments: an object, also where the schema does not say so. Where a call is not demanded, only strict tools promise to keep
- * to theirs. */
+/* Of arguments: an object, also where the schema does not say so. Where a call is not demanded, only strict tools
+ * promise to keep to theirs. */
 static json_t *arguments_schema(const json_t *tool, bool demanded)
 {
     json_t *parameters = json_object_get(json_object_get(tool, "function"), "parameters");

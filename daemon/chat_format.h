@@ -17,8 +17,9 @@ struct gguf_file;
 struct template_fields;
 struct tokenizer;
 
-/* The template is the file at template_path or, if that is NULL, the model file's own. A model without one, or with one that
- * does not work, is no error: chat_format_render says what to do. A file that cannot be used is NPU_ERROR_INPUT. */
+/* The template is the file at template_path or, if that is NULL, the model file's own. A model without one, or with one
+ * that does not work, is no error: chat_format_render says what to do. A file that cannot be used is
+ * NPU_ERROR_INPUT. */
 enum npu_status chat_format_create(struct chat_format **ret_format, const struct gguf_file *file,
                                    const char *template_path, const struct tokenizer *tokenizer,
                                    struct npu_error *error);
@@ -33,8 +34,8 @@ enum chat_tool_style chat_format_tools(const struct chat_format *format);
 const int32_t *chat_format_marks(const struct chat_format *format, int *ret_n);
 /* The text ends inside thinking: what is generated next is more of it. */
 bool chat_format_begins_in_reasoning(const struct chat_format *format, const char *text, size_t length);
-/* The model thinks, and the text does not end with a thought that is over already, as templates write it where there is to be
- * none. */
+/* The model thinks, and the text does not end with a thought that is over already, as templates write it where there is
+ * to be none. */
 bool chat_format_may_reason(const struct chat_format *format, const char *text, size_t length);
 
 /* What a prompt is made of; borrowed. */

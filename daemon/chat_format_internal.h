@@ -21,10 +21,12 @@ struct chat_format {
     int n_marks;
 };
 
-/* chat_format_explore.c: tries what the compiled template, whose source this is, can do; the special tokens must be there. */
+/* chat_format_explore.c: tries what the compiled template, whose source this is, can do; the special tokens must be
+ * there. */
 void chat_format_explore(struct chat_format *format, const char *source);
 
-/* Variables that tell a template whether to think and how much, in each of the ways that there are. False: memory is out. */
+/* Variables that tell a template whether to think and how much, in each of the ways that there are. False: memory is
+ * out. */
 bool chat_format_add_thinking(json_t *variables, const char *effort);
 
 #endif

@@ -1,5 +1,5 @@
-/* The assistant's turn in a chat, as it is generated: text is taken apart into thinking, content and tool calls, whatever the
- * endpoint makes of them. Thread: the loop's, once begun. */
+/* The assistant's turn in a chat, as it is generated: text is taken apart into thinking, content and tool calls,
+ * whatever the endpoint makes of them. Thread: the loop's, once begun. */
 #ifndef DAEMON_CHAT_TURN_H
 #define DAEMON_CHAT_TURN_H
 
@@ -46,17 +46,17 @@ struct chat_turn {
     bool skips; /* a call that does not count is being read */
 };
 
-/* What has come. Text and arguments are UTF-8 without half characters, never empty; CHAT_PIECE_TOOL begins calls[n_calls - 1],
- * CHAT_PIECE_ARGUMENTS goes on with it. False: give up (memory is out). */
+/* What has come. Text and arguments are UTF-8 without half characters, never empty; CHAT_PIECE_TOOL begins
+ * calls[n_calls - 1], CHAT_PIECE_ARGUMENTS goes on with it. False: give up (memory is out). */
 typedef bool chat_turn_consumer(void *context, enum chat_piece_kind kind, const char *text, size_t length);
 
-/* The choice's generation must not have begun: its control tokens that mean something here will have their text. False: memory
- * is out; the turn is to be cleared all the same. Thread: any. */
+/* The choice's generation must not have begun: its control tokens that mean something here will have their text. False:
+ * memory is out; the turn is to be cleared all the same. Thread: any. */
 bool chat_turn_init(struct chat_turn *turn, struct choice *choice, const struct chat_turn_options *options);
 void chat_turn_clear(struct chat_turn *turn);
 
-/* Reads what the choice has got since; all of it when the choice has finished. consumer may be NULL. False: the consumer gave
- * up, or memory is out. */
+/* Reads what the choice has got since; all of it when the choice has finished. consumer may be NULL. False: the
+ * consumer gave up, or memory is out. */
 bool chat_turn_read(struct chat_turn *turn, chat_turn_consumer *consumer, void *context);
 
 /* Of the choice's tokens, those that were thinking. Once all is read. */

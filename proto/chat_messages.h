@@ -13,8 +13,8 @@ enum {
 };
 
 /* *ret_messages: a new array of objects with role, content (a string or an array of text parts), name, tool_calls (with
- * arguments as objects where they are some), tool_call_id and reasoning_content, as far as the client gave them. Null fields
- * and unknown ones are left out. field: "messages". */
+ * arguments as objects where they are some), tool_call_id and reasoning_content, as far as the client gave them. Null
+ * fields and unknown ones are left out. field: "messages". */
 bool chat_messages_read(json_t **ret_messages, const json_t *object, const char *field, struct api_error *error);
 
 /* For endpoints that write messages in another way. */

@@ -158,8 +158,8 @@ static void enter(struct chat_parser *parser, enum section section, bool begins)
     parser->began = !begins;
 }
 
-/* Tells the first n held bytes. Space at their end is kept until it is known what follows; at the end of the section it is
- * dropped, as it is at the start of one. */
+/* Tells the first n held bytes. Space at their end is kept until it is known what follows; at the end of the section it
+ * is dropped, as it is at the start of one. */
 static bool tell_trimmed(struct chat_parser *parser, enum chat_piece_kind kind, size_t n, bool ends)
 {
     size_t start = parser->began ? 0 : leading_space(parser->held, n);
@@ -205,8 +205,8 @@ static bool on_body(void *context, enum tool_body_event event, const char *text,
     return parser->consumer(parser->context, CHAT_PIECE_TOOL, text, length);
 }
 
-/* How many bytes at the start of text open a call without marks: the block's first line, and the bracket of a list; the call's
- * own brace is not counted. */
+/* How many bytes at the start of text open a call without marks: the block's first line, and the bracket of a list; the
+ * call's own brace is not counted. */
 static bool opens_unmarked(const struct style *style, const char *text, size_t length, size_t *ret_n, bool *ret_perhaps)
 {
     static const char *const labels[] = {"", "json", "tool_call", "tool_code"};

@@ -1,5 +1,5 @@
-/* What a model writes, taken apart as it comes: thinking, content, tool calls. Text that may be the start of a mark is held
- * back until it is known. Thread: any; a parser belongs to one. */
+/* What a model writes, taken apart as it comes: thinking, content, tool calls. Text that may be the start of a mark is
+ * held back until it is known. Thread: any; a parser belongs to one. */
 #ifndef PROTO_CHAT_PARSER_H
 #define PROTO_CHAT_PARSER_H
 
@@ -19,8 +19,9 @@ enum chat_tool_style {
     CHAT_TOOL_STYLE_HERMES, /* <tool_call>{"name": ..., "arguments": {...}}</tool_call> (Qwen, Hermes, many others) */
     CHAT_TOOL_STYLE_LLAMA, /* {"name": ..., "parameters": {...}} instead of content, or <|python_tag|> before it */
     CHAT_TOOL_STYLE_GEMMA, /* <|tool_call>call:name{...}<tool_call|> (Gemma 4) */
-    CHAT_TOOL_STYLE_JSON, /* as Hermes, or without marks instead of content, perhaps in a ``` block (Gemma 3 and whatever
-                             model knows no tools but is told of them) */
+    /* As Hermes, or without marks instead of content, perhaps in a ``` block (Gemma 3, and whatever model knows no tools
+     * but is told of them). */
+    CHAT_TOOL_STYLE_JSON,
 };
 
 /* The texts around thinking; both empty for NONE. */
@@ -48,8 +49,8 @@ struct chat_parser;
 struct chat_parser *chat_parser_create(const struct chat_parser_options *options);
 void chat_parser_destroy(struct chat_parser *parser); /* NULL is fine */
 
-/* Takes text of any length (UTF-8; pieces are cut anywhere between characters that text had). False: the consumer gave up,
- * or memory is out. */
+/* Takes text of any length (UTF-8; pieces are cut anywhere between characters that text had). False: the consumer gave
+ * up, or memory is out. */
 bool chat_parser_push(struct chat_parser *parser, const char *text, size_t length, chat_piece_consumer *consumer,
                       void *context);
 /* The text has ended: what was held back comes. */

@@ -1,6 +1,6 @@
-/* POST /v1/chat/completions: the request. Source: OpenAI's API reference, plus grammar, top_k, min_p, repeat_penalty, ignore_eos,
- * chat_template_kwargs, priority, max_wait_ms and timeout_ms. Unknown fields are ignored, null means the default.
- * Thread: any. */
+/* POST /v1/chat/completions: the request. Source: OpenAI's API reference, plus grammar, top_k, min_p, repeat_penalty,
+ * ignore_eos, chat_template_kwargs, priority, max_wait_ms and timeout_ms. Unknown fields are ignored, null means the
+ * default. Thread: any. */
 #ifndef PROTO_CHAT_REQUEST_H
 #define PROTO_CHAT_REQUEST_H
 

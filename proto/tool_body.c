@@ -133,8 +133,8 @@ static enum tool_body_result read_whole(const struct tool_body *body, const char
     return result;
 }
 
-/* Members up to the start of the arguments. Nothing is used before the name and the arguments' start are there, or the whole
- * object is. */
+/* Members up to the start of the arguments. Nothing is used before the name and the arguments' start are there, or the
+ * whole object is. */
 static enum tool_body_result read_json_head(struct tool_body *body, const char *bytes, size_t length,
                                             struct tool_body_output *output, size_t *ret_used)
 {

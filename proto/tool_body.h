@@ -1,5 +1,5 @@
-/* The inside of a tool call as models write it, read as it comes: first the function's name, then its arguments as JSON,
- * a piece with each push. Thread: any; a body belongs to one. */
+/* The inside of a tool call as models write it, read as it comes: first the function's name, then its arguments as
+ * JSON, a piece with each push. Thread: any; a body belongs to one. */
 #ifndef PROTO_TOOL_BODY_H
 #define PROTO_TOOL_BODY_H
 
@@ -42,8 +42,9 @@ struct tool_body {
 
 void tool_body_init(struct tool_body *body, enum tool_body_syntax syntax, bool needs_arguments);
 
-/* Takes what it can of the bytes that have come since what it took before, and says in *ret_used how much that was; more
- * bytes are to be added to the rest. At TOOL_BODY_DONE what is left comes after the body. False: the consumer gave up. */
+/* Takes what it can of the bytes that have come since what it took before, and says in *ret_used how much that was;
+ * more bytes are to be added to the rest. At TOOL_BODY_DONE what is left comes after the body. False: the consumer gave
+ * up. */
 bool tool_body_push(struct tool_body *body, const char *bytes, size_t length, tool_body_consumer *consumer,
                     void *context, size_t *ret_used, enum tool_body_result *ret_result);
 

@@ -87,8 +87,8 @@ static bool has_role(const json_t *messages, size_t at, const char *role)
     return strcmp(json_string_value(json_object_get(json_array_get(messages, at), "role")), role) == 0;
 }
 
-/* Results of the messages from *at on, and what the user says behind them: templates may want roles to alternate. *at is left
- * behind the last of them. */
+/* Results of the messages from *at on, and what the user says behind them: templates may want roles to alternate. *at
+ * is left behind the last of them. */
 static json_t *results_as_text(const json_t *messages, size_t *at)
 {
     char *text = NULL;

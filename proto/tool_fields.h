@@ -1,5 +1,5 @@
-/* Tools in a request, whatever its endpoint: what functions there are, and whether the model must call one. Every error has
- * the path of what is wrong. Thread: any. */
+/* Tools in a request, whatever its endpoint: what functions there are, and whether the model must call one. Every error
+ * has the path of what is wrong. Thread: any. */
 #ifndef PROTO_TOOL_FIELDS_H
 #define PROTO_TOOL_FIELDS_H
 
@@ -42,8 +42,8 @@ bool tool_fields_refuse_stop(const struct tool_fields *fields, int n_stops, stru
 
 /* For endpoints that write tools in another way. */
 
-/* Adds {"type": "function", "function": {name, description, parameters}, "strict": bool} to tools (an array) from an object with
- * these members, which stands at path. Names must be new. */
+/* Adds {"type": "function", "function": {name, description, parameters}, "strict": bool} to tools (an array) from an
+ * object with these members, which stands at path. Names must be new. */
 bool tools_add(json_t *tools, const json_t *function, const char *path, struct api_error *error);
 /* Sets fields->choice and name; path: of name. */
 bool tool_choice_set_name(struct tool_fields *fields, const json_t *name, const char *path, struct api_error *error);

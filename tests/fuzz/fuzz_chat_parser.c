@@ -1,5 +1,5 @@
-/* Any text as what a model writes, in every style: taken apart in the same way whether it comes whole or in pieces, names come
- * before arguments, and nothing of what is neither thinking nor a call is lost. */
+/* Any text as what a model writes, in every style: taken apart in the same way whether it comes whole or in pieces,
+ * names come before arguments, and nothing of what is neither thinking nor a call is lost. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

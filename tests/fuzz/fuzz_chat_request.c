@@ -1,5 +1,5 @@
-/* Any bytes as the body of a chat, of /tokenize and /detokenize: a request whose every field is in range, or an error that can
- * be sent. Messages and tools can be explained to a template that knows none. */
+/* Any bytes as the body of a chat, of /tokenize and /detokenize: a request whose every field is in range, or an error
+ * that can be sent. Messages and tools can be explained to a template that knows none. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Any bytes as data of an event and as texts of a chat's answer: one event that a reader takes apart into what was put in. */
+/* Any bytes as data of an event and as texts of a chat's answer: one event that a reader takes apart into what was put
+ * in. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>

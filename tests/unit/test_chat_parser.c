@@ -1,5 +1,5 @@
-/* What a model writes is taken apart in the same way however it comes: every case is pushed whole, byte by byte and in two
- * parts cut at every place. */
+/* What a model writes is taken apart in the same way however it comes: every case is pushed whole, byte by byte and in
+ * two parts cut at every place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -161,7 +161,7 @@ static bool create_constraints(struct answer *answer, const struct grammar_field
     for (int i = 0; i < answer->n_choices && constraint != NULL; i++) {
         answer->choices[i].generation->constraint = constraint;
         if (i + 1 < answer->n_choices)
-            constraint = constraint_fork(constraint, &error);
+            constraint = constraint_repeat(constraint, &error);
     }
     snprintf(answer->grammar_field, sizeof answer->grammar_field, "%s", grammar->path);
     if (constraint != NULL)

@@ -18,8 +18,12 @@ enum constraint_work {
     CONSTRAINT_READY,
 };
 
+struct constraint_source;
+
 struct constraint {
-    struct text_constraint *text; /* owned */
+    struct constraint_source *source; /* what several have in common: the grammar at its beginning */
+    struct text_constraint *text; /* owned; copied from the source when it is needed: it may take megabytes */
+    int32_t n_tokens;
     struct token_mask mask; /* owned; valid when READY and not failed */
     bool is_complete; /* only the end may follow */
     bool failed; /* for ever; error says why */
@@ -33,8 +37,9 @@ struct constraint {
 struct constraint *constraint_create(const struct text_vocabulary *vocabulary, int32_t n_tokens,
                                      enum text_grammar_kind kind, const char *text, size_t length,
                                      struct text_error *error);
-/* Another one at the same point. NULL: error is set. */
-struct constraint *constraint_fork(const struct constraint *constraint, struct text_error *error);
+/* Another one of the same grammar, at its beginning; from then on the two may be on different threads. Cheap until its first
+ * mask. NULL: error is set. */
+struct constraint *constraint_repeat(const struct constraint *constraint, struct text_error *error);
 void constraint_destroy(struct constraint *constraint); /* NULL is fine */
 
 /* Sets mask and is_complete, or failed. */

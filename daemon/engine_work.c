@@ -22,6 +22,9 @@ static void on_start(void *context, struct sequence *sequence)
     engine->metrics.prompt_tokens += (uint64_t)sequence->n_prompt;
     engine->metrics.cached_tokens += (uint64_t)sequence->cache.n_cached;
     histogram_add(&engine->metrics.queue, (double)(sequence->started_us - sequence->submitted_us) / 1e6);
+    const struct generation *generation = ((struct generation_state *)sequence->owner)->generation;
+    if (generation->constraint != NULL && generation->max_tokens != 0) /* while the prompt is read */
+        mask_worker_begin(engine->masks, generation->constraint);
 }
 
 static void note_token(struct engine *engine, struct generation_state *state)
@@ -233,8 +236,6 @@ static void begin(struct engine *engine, struct generation_state *state)
         return;
     if (scheduler_submit(engine->scheduler, &state->sequence, &error) != NPU_OK)
         generation_state_fail(state, FAILURE_TOO_LONG, error.message);
-    else if (generation->constraint != NULL && generation->max_tokens != 0)
-        mask_worker_begin(engine->masks, generation->constraint);
 }
 
 void engine_take_submissions(struct engine *engine)

@@ -77,7 +77,7 @@ enum text_grammar_kind {
 enum text_status text_constraint_create(struct text_constraint **ret_constraint,
                                         const struct text_vocabulary *vocabulary, enum text_grammar_kind kind,
                                         const char *text, size_t length, struct text_error *error);
-/* Another one at the same place, which shares nothing with it. */
+/* Another one at the same place, which shares nothing with it that changes. Several threads may fork one at a time. */
 enum text_status text_constraint_fork(struct text_constraint **ret_constraint, const struct text_constraint *constraint,
                                       struct text_error *error);
 void text_constraint_destroy(struct text_constraint *constraint); /* NULL is fine */

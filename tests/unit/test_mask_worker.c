@@ -125,20 +125,29 @@ static void what_is_cancelled_may_go_at_once(void **state)
     }
 }
 
-static void a_fork_is_at_the_same_point_and_apart(void **state)
+static void another_of_the_same_grammar_is_at_its_beginning_and_apart(void **state)
 {
     (void)state;
     struct text_error error;
-    struct constraint *first = regex("a(b|c)"), *second;
+    struct constraint *first = regex("a(b|c)"), *second, *third;
     assert_true(constraint_commit(first, 'a'));
-    second = constraint_fork(first, &error);
+    second = constraint_repeat(first, &error);
     assert_non_null(second);
     assert_true(constraint_commit(first, 'b'));
     assert_true(first->is_complete);
+    constraint_destroy(first);
+    third = constraint_repeat(second, &error);
+    assert_non_null(third);
+    mask_worker_begin(worker, third);
+    mask_worker_await(worker, second);
+    expect(second, 'a');
+    assert_true(constraint_commit(second, 'a'));
     mask_worker_await(worker, second);
     assert_true(allows(second, 'b') && allows(second, 'c') && !allows(second, END));
-    constraint_destroy(first);
     constraint_destroy(second);
+    mask_worker_await(worker, third);
+    expect(third, 'a');
+    constraint_destroy(third);
 }
 
 static void a_token_that_may_not_come_fails_for_ever(void **state)
@@ -185,7 +194,7 @@ int main(void)
         cmocka_unit_test(masks_are_those_of_the_point),
         cmocka_unit_test(many_are_computed_side_by_side),
         cmocka_unit_test(what_is_cancelled_may_go_at_once),
-        cmocka_unit_test(a_fork_is_at_the_same_point_and_apart),
+        cmocka_unit_test(another_of_the_same_grammar_is_at_its_beginning_and_apart),
         cmocka_unit_test(a_token_that_may_not_come_fails_for_ever),
         cmocka_unit_test(wrong_grammars_are_errors),
     };

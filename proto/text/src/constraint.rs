@@ -23,6 +23,13 @@ pub struct Constraint {
     n_tokens: usize,
 }
 
+/// C uses them on any thread, and forks a constraint on several at once.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Constraint>();
+    is_shared::<Vocabulary>();
+};
+
 impl Constraint {
     pub fn new(vocabulary: &Vocabulary, kind: Kind, text: &str) -> Result<Self, Failure> {
         let parser = grammar::compile(vocabulary, kind, text)?;

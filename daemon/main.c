@@ -27,6 +27,7 @@ enum {
     STOP_GRACE_MS = 30 * 1000, /* for running answers */
     STOP_DEVICE_MS = 10 * 1000, /* then for the engine to end its last step */
     WANTED_DESCRIPTORS = 4096,
+    OWN_DESCRIPTORS = 48, /* the model, the driver's, the loop's, the state folder's */
     N_STOP_SIGNALS = 2,
 };
 
@@ -252,11 +253,25 @@ static bool start_engine(struct daemon *daemon)
     return false;
 }
 
+/* The model is mapped: when the file is cut short or its disk fails, reading it raises SIGBUS. Set
+ * again once the driver is loaded, which may bring a handler of its own. */
+static void on_bus_error(int number)
+{
+    static const char line[] =
+        "npud: the model file was cut short, or cannot be read any more, while in use; to replace "
+        "it, write another file and rename that\n";
+    (void)number;
+    ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+    (void)written;
+    _exit(EXIT_FAILURE);
+}
+
 static void on_loaded(uv_work_t *work, int work_status)
 {
     struct daemon *daemon = work->data;
     (void)work_status; /* never cancelled */
     daemon->loading = false;
+    signal(SIGBUS, on_bus_error);
     if (daemon->load_status != NPU_OK || !start_engine(daemon)) {
         log_error(&daemon->log, "%s", daemon->load_error.message);
         daemon->status = EXIT_FAILURE;
@@ -296,14 +311,24 @@ static char *name_of_file(const char *path)
     return strndup(name, length);
 }
 
-/* A connection needs a descriptor or two; the usual soft limit is 1024. */
-static void raise_descriptor_limit(void)
+/* A connection needs a descriptor; the usual soft limit is 1024. Where even the hard limit is low, fewer connections are
+ * taken, so that drivers and saved sessions can still open their files. */
+static void fit_descriptor_limit(struct daemon *daemon, struct http_server_options *http)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= WANTED_DESCRIPTORS)
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
-    limit.rlim_cur = limit.rlim_max < WANTED_DESCRIPTORS ? limit.rlim_max : WANTED_DESCRIPTORS;
-    setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur < WANTED_DESCRIPTORS) {
+        limit.rlim_cur = limit.rlim_max < WANTED_DESCRIPTORS ? limit.rlim_max : WANTED_DESCRIPTORS;
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0 && getrlimit(RLIMIT_NOFILE, &limit) != 0)
+            return;
+    }
+    rlim_t wanted = (rlim_t)http->connections + OWN_DESCRIPTORS;
+    if (limit.rlim_cur >= wanted)
+        return;
+    http->connections = limit.rlim_cur > OWN_DESCRIPTORS + 1 ? (int)(limit.rlim_cur - OWN_DESCRIPTORS) : 1;
+    log_warning(&daemon->log, "%d connections at most, because only %llu files may be open (LimitNOFILE, ulimit -n)",
+                http->connections, (unsigned long long)limit.rlim_cur);
 }
 
 static void init_handles(struct daemon *daemon)
@@ -327,6 +352,7 @@ static bool start(struct daemon *daemon)
     struct http_server_options http;
     char message[512];
     http_server_options_init(&http);
+    fit_descriptor_limit(daemon, &http);
     http.write_timeout_ms = (uint64_t)daemon->options.client_timeout_s * 1000;
     http.on_response = on_response;
     http.context = daemon;
@@ -365,7 +391,7 @@ static int run(struct daemon *daemon)
     daemon->started_ns = uv_hrtime();
     log_init(&daemon->log, (enum log_level)daemon->options.log_level);
     signal(SIGPIPE, SIG_IGN);
-    raise_descriptor_limit();
+    signal(SIGBUS, on_bus_error);
     if (uv_loop_init(&daemon->loop) != 0) {
         log_error(&daemon->log, "the system has no event loop left");
         return EXIT_FAILURE;
@@ -408,7 +434,8 @@ int main(int argc, char **argv)
 {
     static struct daemon daemon;
     char message[512];
-    if (!options_parse(&daemon.options, argc, argv, message, sizeof message)) {
+    if (!options_parse(&daemon.options, argc, argv, message, sizeof message) ||
+        !http_server_check_address(daemon.options.listen, message, sizeof message)) {
         fprintf(stderr, "npud: %s\n", message);
         return 2;
     }

@@ -53,6 +53,18 @@ bool http_address_parse(struct http_address *address, const char *text, char *me
     return false;
 }
 
+bool http_address_has_folder(const struct http_address *address)
+{
+    struct stat status;
+    char folder[sizeof address->path];
+    strcpy(folder, address->path);
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL || slash == folder)
+        return true;
+    *slash = '\0';
+    return stat(folder, &status) == 0;
+}
+
 bool http_address_clear_stale(const struct http_address *address, char *message, size_t message_bytes)
 {
     struct stat status;

@@ -155,6 +155,8 @@ struct http_address {
     struct sockaddr_storage socket;
 };
 bool http_address_parse(struct http_address *address, const char *text, char *message, size_t message_bytes);
+/* Whether the folder of a unix socket exists. */
+bool http_address_has_folder(const struct http_address *address);
 /* Removes a unix socket that nobody listens on any more; false when somebody does or it is something else. */
 bool http_address_clear_stale(const struct http_address *address, char *message, size_t message_bytes);
 /* "ADDRESS:PORT" of a bound handle, malloc'ed; NULL when memory is out. */

@@ -143,6 +143,16 @@ static int on_body(llhttp_t *llhttp, const char *at, size_t length)
     return 0;
 }
 
+/* Refused before any of it is read. */
+static int on_chunk_header(llhttp_t *llhttp)
+{
+    struct http_parser *parser = llhttp->data;
+    if (llhttp->content_length <= parser->body_limit - parser->body_length)
+        return 0;
+    refuse_long_body(parser);
+    return HPE_USER;
+}
+
 /* Proxies have disagreed about where a chunk with an extension ends. */
 static int on_chunk_extension(llhttp_t *llhttp, const char *at, size_t length)
 {
@@ -184,6 +194,7 @@ void http_parser_init(struct http_parser *parser, const struct http_parser_limit
     parser->settings.on_header_value = on_header_value;
     parser->settings.on_headers_complete = on_headers_complete;
     parser->settings.on_body = on_body;
+    parser->settings.on_chunk_header = on_chunk_header;
     parser->settings.on_chunk_extension_name = on_chunk_extension;
     parser->settings.on_message_complete = on_message_complete;
     http_parser_next(parser);
@@ -429,6 +440,8 @@ static enum http_parser_result guard_byte(struct http_parser *parser, char c, bo
                 return fail(parser, API_ERROR_MALFORMED, "this is not an HTTP request");
             if (parser->n_lines > 0 && (c == ' ' || c == '\t'))
                 return fail(parser, API_ERROR_MALFORMED, "malformed request head: header fields must not be folded");
+            if (parser->n_lines > 0 && c == ':')
+                return fail(parser, API_ERROR_MALFORMED, "malformed request head: a header field has no name");
         }
         parser->line_length++;
     }

@@ -159,10 +159,18 @@ static int bind_listener(struct http_listener *listener, const struct http_addre
     int result;
     if (address->is_unix) {
         result = uv_pipe_bind(&listener->handle.pipe, address->path);
+        if (result == UV_EACCES && !http_address_has_folder(address)) /* libuv says so of both */
+            result = UV_ENOENT;
     } else {
         result = uv_tcp_bind(&listener->handle.tcp, (const struct sockaddr *)&address->socket, 0);
     }
     return result != 0 ? result : uv_listen(&listener->handle.stream, 511, on_connection);
+}
+
+bool http_server_check_address(const char *text, char *message, size_t message_bytes)
+{
+    struct http_address address;
+    return http_address_parse(&address, text, message, message_bytes);
 }
 
 bool http_server_listen(struct http_server *server, const char *text, char *message, size_t message_bytes)

@@ -77,6 +77,9 @@ void http_server_require_keys(struct http_server *server, const struct api_keys 
 /* The limit for bodies of HTTP_BODY_FILE routes, each and all together; as those of other bodies until this is called. */
 void http_server_limit_files(struct http_server *server, size_t bytes);
 
+/* Whether text is an address that can be asked for; if not, message says what one is. */
+bool http_server_check_address(const char *text, char *message, size_t message_bytes);
+
 /* Starts listening on "ADDRESS:PORT" (numeric; IPv6 in brackets; port 0 lets the system choose) or "unix:PATH" (a stale
  * socket is replaced). On failure message says what is wrong. May be called several times. */
 bool http_server_listen(struct http_server *server, const char *address, char *message, size_t message_bytes);

@@ -51,13 +51,13 @@ def test_every_option_of_the_help_is_in_the_readme():
     assert options and [option for option in options if f"`{option}" not in readme] == []
 
 
-@pytest.mark.parametrize("address, word", [
-    ("127.0.0.1:99999", "127.0.0.1:99999"), ("nowhere", "nowhere"), ("unix:/does/not/exist/sock", "/does/not/exist"),
-    ("192.0.2.1:80", "192.0.2.1"),
+@pytest.mark.parametrize("address, code, word", [
+    ("127.0.0.1:99999", 2, "127.0.0.1:99999"), ("nowhere", 2, "nowhere"), ("192.0.2.1:80", 1, "192.0.2.1"),
+    ("unix:/does/not/exist/sock", 1, "/does/not/exist/sock: no such file or directory"),
 ])
-def test_address_that_cannot_be_listened_on(address, word):
+def test_address_that_cannot_be_listened_on(address, code, word):
     status, lines = run("--model", MODEL, "--listen", address)
-    assert status == 1 and len(lines) == 1 and word in lines[0], lines
+    assert status == code and len(lines) == 1 and word in lines[0], lines
 
 
 def test_port_in_use(npud):
@@ -88,6 +88,22 @@ def test_cut_model_says_so(tmp_path, part):
         model.write_bytes(source.read(int(os.path.getsize(MODEL) * part)))
     status, lines = run("--model", model, "--listen", "127.0.0.1:0")
     assert status == 1 and len(lines) == 1 and "cut.gguf" in lines[0], lines
+
+
+def test_model_that_cannot_be_read_any_more_is_one_line(start):
+    npud = start()
+    npud.process.send_signal(signal.SIGBUS)  # as the system does where a mapped file ends early
+    assert npud.wait() == 1
+    npud.wait_for_line("the model file was cut short")
+
+
+def test_few_descriptors_mean_few_connections_and_newcomers_get_places(start):
+    npud = start(prefix=["prlimit", "--nofile=64:64"])
+    npud.wait_for_line("16 connections at most, because only 64 files may be open")
+    idle = [npud.connect() for _ in range(40)]
+    assert httpx.get(npud.base_url + "/health", timeout=60).status_code == 200
+    for connection in idle:
+        connection.close()
 
 
 def test_folder_as_model(tmp_path):

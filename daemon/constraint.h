@@ -37,8 +37,8 @@ struct constraint {
 struct constraint *constraint_create(const struct text_vocabulary *vocabulary, int32_t n_tokens,
                                      enum text_grammar_kind kind, const char *text, size_t length,
                                      struct text_error *error);
-/* Another one of the same grammar, at its beginning; from then on the two may be on different threads. Cheap until its first
- * mask. NULL: error is set. */
+/* Another one of the same grammar, at its beginning; from then on the two may be on different threads. Cheap until its
+ * first mask. NULL: error is set. */
 struct constraint *constraint_repeat(const struct constraint *constraint, struct text_error *error);
 void constraint_destroy(struct constraint *constraint); /* NULL is fine */
 

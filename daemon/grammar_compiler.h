@@ -1,5 +1,5 @@
-/* Grammars to constraints, for one model. What that needs of the tokenizer takes time and memory, and is made when the first
- * grammar comes. Thread: any, several at once; made for the worker pool, as compiling may take long. */
+/* Grammars to constraints, for one model. What that needs of the tokenizer takes time and memory, and is made when the
+ * first grammar comes. Thread: any, several at once; made for the worker pool, as compiling may take long. */
 #ifndef DAEMON_GRAMMAR_COMPILER_H
 #define DAEMON_GRAMMAR_COMPILER_H
 

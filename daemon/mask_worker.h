@@ -1,7 +1,7 @@
 /* A thread that computes the masks of constraints while the device runs a step.
  *
- * From mask_worker_begin until mask_worker_await or mask_worker_cancel the constraint belongs to the worker. Thread: all
- * functions from one (the engine's). */
+ * From mask_worker_begin until mask_worker_await or mask_worker_cancel the constraint belongs to the worker. Thread:
+ * all functions from one (the engine's). */
 #ifndef DAEMON_MASK_WORKER_H
 #define DAEMON_MASK_WORKER_H
 

@@ -1,6 +1,6 @@
-/* What the text of an answer must match, from a request: "grammar" (npud's own), "response_format" (OpenAI's completions and
- * chat) or "text.format" (OpenAI's responses). Sources: OpenAI's API reference; the shape of "grammar" is that of Hugging
- * Face's text-generation-inference. Thread: any. */
+/* What the text of an answer must match, from a request: "grammar" (npud's own), "response_format" (OpenAI's
+ * completions and chat) or "text.format" (OpenAI's responses). Sources: OpenAI's API reference; the shape of "grammar"
+ * is that of Hugging Face's text-generation-inference. Thread: any. */
 #ifndef PROTO_GRAMMAR_FIELDS_H
 #define PROTO_GRAMMAR_FIELDS_H
 
@@ -30,8 +30,8 @@ bool grammar_fields_read_format(struct grammar_fields *fields, const json_t *for
 
 void grammar_fields_clear(struct grammar_fields *fields);
 
-/* Sets defaults, then makes the answer a turn of a chat, see TEXT_GRAMMAR_TURN; NULL: there was no memory for it. path: the
- * field that errors name. */
+/* Sets defaults, then makes the answer a turn of a chat, see TEXT_GRAMMAR_TURN; NULL: there was no memory for it. path:
+ * the field that errors name. */
 bool grammar_fields_set_turn(struct grammar_fields *fields, const json_t *turn, const char *path,
                              struct api_error *error);
 

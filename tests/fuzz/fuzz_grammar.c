@@ -1,5 +1,5 @@
-/* Grammars of every kind, made of pieces that the input chooses, as random bytes would hardly be any. What compiles is walked
- * through for a few tokens, which the input chooses as well. */
+/* Grammars of every kind, made of pieces that the input chooses, as random bytes would hardly be any. What compiles is
+ * walked through for a few tokens, which the input chooses as well. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* Walks through grammars without a model: chance chooses among the tokens that may come. Each line of standard input is an
- * object {"kind": number, "text": text, "walks": number, "tokens": number}; each line of standard output {"walks": [{"text",
- * "stopped"}, ...]} or {"status", "message"}. The tokens are single bytes, some short words, a control token and an end. */
+/* Walks through grammars without a model: chance chooses among the tokens that may come. Each line of standard input is
+ * an object {"kind": number, "text": text, "walks": number, "tokens": number}; each line of standard output {"walks":
+ * [{"text", "stopped"}, ...]} or {"status", "message"}. The tokens are single bytes, some short words, a control token
+ * and an end. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

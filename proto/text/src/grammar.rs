@@ -1,4 +1,5 @@
-//! From a grammar in one of its forms to a parser: JSON Schema, any JSON, a regular expression, Lark, or a turn of a chat.
+//! From a grammar in one of its forms to a parser: JSON Schema, any JSON, a regular expression, Lark, or a turn of a
+//! chat.
 
 use std::ffi::c_int;
 use std::thread;

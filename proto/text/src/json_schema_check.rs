@@ -1,5 +1,5 @@
-//! What of a JSON Schema is refused before the grammar library sees it: what would not be kept to, and what would take too
-//! much time or memory.
+//! What of a JSON Schema is refused before the grammar library sees it: what would not be kept to, and what would take
+//! too much time or memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,13 +12,14 @@ use crate::json_schema::{children, escaped, invalid, FORMATS, OTHER_FORMATS};
 const MAX_COUNT: u64 = 4096;
 /// Characters of a string: more would be more states than a lexer may have.
 const MAX_LENGTH: u64 = 10_000;
-/// Patterns and formats that one string must match, and the numbers that one must be a multiple of, multiplied: work grows
-/// exponentially with the one and in proportion to the other.
+/// Patterns and formats that one string must match, and the numbers that one must be a multiple of, multiplied: work
+/// grows exponentially with the one and in proportion to the other.
 const MAX_PATTERNS_THAT_MEET: f64 = 8.0;
 const MAX_MULTIPLE_OF: f64 = 10_000.0;
 /// Each is compared with each other.
 const MAX_PATTERN_PROPERTIES: usize = 32;
-/// Of the squares of how many properties each object has: the time that their grammar takes grows so. 2000 in one object.
+/// Of the squares of how many properties each object has: the time that their grammar takes grows so. 2000 in one
+/// object.
 const MAX_PROPERTY_WORK: u64 = 4_000_000;
 
 const DRAFTS: [&str; 6] = [

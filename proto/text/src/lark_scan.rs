@@ -1,5 +1,5 @@
-//! A look at a Lark grammar before the grammar library reads it: what would take too much time or memory is refused, and JSON
-//! schemas inside it are prepared as those that come alone.
+//! A look at a Lark grammar before the grammar library reads it: what would take too much time or memory is refused,
+//! and JSON schemas inside it are prepared as those that come alone.
 
 use serde_json::{Deserializer, Value};
 

@@ -30,8 +30,8 @@ pub struct Vocabulary {
 /// Longer ones (there are some of a thousand spaces) are never chosen.
 const MAX_TOKEN_BYTES: usize = 1000;
 
-/// What a grammar may cost while it is compiled and at each token. A lexer state takes about 2 KB; fuel and items are units
-/// of work, of which a millisecond does some 50000 while compiling and 15000 for a token.
+/// What a grammar may cost while it is compiled and at each token. A lexer state takes about 2 KB; fuel and items are
+/// units of work, of which a millisecond does some 50000 while compiling and 15000 for a token.
 const INITIAL_LEXER_FUEL: u64 = 1_000_000;
 const STEP_LEXER_FUEL: u64 = 200_000;
 const STEP_ITEMS: usize = 50_000;

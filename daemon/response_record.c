@@ -70,8 +70,8 @@ bool response_id_parse(struct response_id *id, const char *text)
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (strncmp(text, prefixes[i], strlen(prefixes[i])) == 0)
             digits = text + strlen(prefixes[i]);
-    if (digits == NULL || strspn(digits, "0123456789abcdef") != strlen(digits) || strlen(digits) < 32 ||
-        (text[2] == 's' && strlen(digits) != 32) || !parse_number(digits, &created) ||
+    if (digits == NULL || strspn(digits, "0123456789abcdef") != strlen(digits) || strlen(digits) < RESPONSE_ID_DIGITS ||
+        (text[2] == 's' && strlen(digits) != RESPONSE_ID_DIGITS) || !parse_number(digits, &created) ||
         !parse_number(digits + 16, &id->random))
         return false;
     id->created_us = (int64_t)created;

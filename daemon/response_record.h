@@ -13,7 +13,8 @@
 #include "npu/error.h"
 
 enum {
-    RESPONSE_ID_BYTES = 40, /* "resp_", 32 hexadecimal digits, NUL, and room */
+    RESPONSE_ID_DIGITS = 32, /* hexadecimal ones, behind "resp_" */
+    RESPONSE_ID_BYTES = 40, /* with NUL and room */
 };
 
 /* When it was made (microseconds since 1970) and a random number: the order of ids is that of time. */

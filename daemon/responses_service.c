@@ -28,6 +28,7 @@ enum {
 struct wanted_response {
     struct response_id id;
     struct response_bytes *bytes; /* held; NULL: not brought */
+    json_t *response; /* owned; NULL: not parsed */
 };
 
 struct responses {
@@ -147,24 +148,28 @@ static bool begin_conversation(struct responses *responses)
     return true;
 }
 
-/* The item in what its response has put out; a new reference. NULL: there is none. */
-static json_t *find_item(const struct responses *responses, const char *id)
+/* What the response has put out, parsed once. Borrowed; NULL: it is unknown, or memory is out. */
+static const json_t *output_of(struct wanted_response *wanted)
+{
+    struct response_record record;
+    if (wanted->response == NULL && read_wanted(wanted, &record))
+        wanted->response = parse(&record.response);
+    return json_object_get(wanted->response, "output");
+}
+
+/* The item that has this id, which ends in its place among the others; a new reference. NULL: there is none. */
+static json_t *find_item(struct responses *responses, const char *id)
 {
     struct response_id of;
-    struct response_record record;
-    json_t *found = NULL, *response = NULL;
     response_id_parse(&of, id);
-    for (int i = 0; i < responses->n_wanted; i++)
-        if (response_id_equal(&responses->wanted[i].id, &of) && read_wanted(&responses->wanted[i], &record))
-            response = parse(&record.response);
-    const json_t *output = json_object_get(response, "output");
-    for (size_t i = 0; i < json_array_size(output) && found == NULL; i++) {
-        json_t *item = json_array_get(output, i);
-        if (json_is_text(json_object_get(item, "id"), id))
-            found = json_incref(item);
+    size_t index = strtoul(strchr(id, '_') + 1 + RESPONSE_ID_DIGITS, NULL, 16);
+    for (int i = 0; i < responses->n_wanted; i++) {
+        if (!response_id_equal(&responses->wanted[i].id, &of))
+            continue;
+        json_t *item = json_array_get(output_of(&responses->wanted[i]), index);
+        return json_is_text(json_object_get(item, "id"), id) ? json_incref(item) : NULL;
     }
-    json_decref(response);
-    return found;
+    return NULL;
 }
 
 static bool resolve_references(struct responses *responses)
@@ -303,8 +308,10 @@ static void fetch(struct answer *answer)
 static void clear(struct answer *answer)
 {
     struct responses *responses = (struct responses *)answer;
-    for (int i = 0; i < responses->n_wanted; i++)
+    for (int i = 0; i < responses->n_wanted; i++) {
         response_bytes_release(responses->wanted[i].bytes);
+        json_decref(responses->wanted[i].response);
+    }
     json_decref(responses->input);
     json_decref(responses->messages);
     chat_turn_clear(&responses->turn);

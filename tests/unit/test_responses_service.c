@@ -208,6 +208,32 @@ static void what_is_too_long_is_refused(void **state)
     close(client);
 }
 
+static void references_stand_for_items_of_stored_responses(void **state)
+{
+    struct fixture *f = *state;
+    char id[RESPONSE_ID_BYTES], input[256];
+    answer(f, 0, "\"Hi\"", "", "<think>T</think>A", id);
+    snprintf(input, sizeof input,
+             "[{\"role\":\"user\",\"content\":\"U\"},{\"id\":\"rs_%s0\"},{\"type\":\"item_reference\",\"id\":"
+             "\"msg_%s1\"}]",
+             id + 5, id + 5);
+    int client = post_input(f, input, "");
+    wait_submitted(f, 2);
+    expect_prompt(f, 1, "u>U;a>(T)A;a>");
+    finish(f, 1, FINISH_STOP, "");
+    receive(f, client, "\"timings\"");
+    close(client);
+    static const char *const wrong[] = {"msg_%s0", "msg_%s2", "rs_%s1", "msg_%sfffffffffffffffff", "fc_%s", "msg_1%s1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char item[64];
+        snprintf(item, sizeof item, wrong[i], id + 5);
+        snprintf(input, sizeof input, "[{\"role\":\"user\",\"content\":\"U\"},{\"id\":\"%s\"}]", item);
+        client = post_input(f, input, "");
+        receive(f, client, "\"param\":\"input[1].id\",\"code\":\"invalid_value\"");
+        close(client);
+    }
+}
+
 /* ---- with a folder ---- */
 
 static struct engine_request *expect_asked(struct fixture *f, int n, enum engine_verb verb, const char *id)
@@ -326,6 +352,7 @@ int main(void)
         IN_MEMORY(a_chain_is_one_conversation_with_the_last_instructions),
         IN_MEMORY(a_deleted_one_is_unknown),
         IN_MEMORY(thinking_and_calls_are_items_and_go_back),
+        IN_MEMORY(references_stand_for_items_of_stored_responses),
         IN_MEMORY(a_stream_that_fails_says_so),
         IN_MEMORY(an_error_before_the_stream_is_an_http_error),
         IN_MEMORY(what_is_too_long_is_refused),

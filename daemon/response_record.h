@@ -1,5 +1,5 @@
-/* A stored response as bytes: what GET gives, and what a response that continues it needs. The same in memory and in the
- * state folder, where nothing is believed: checksums, lengths and tokens are checked when it is read.
+/* A stored response as bytes: what GET gives, and what a response that continues it needs. The same in memory and in
+ * the state folder, where nothing is believed: checksums, lengths and tokens are checked when it is read.
  *
  * Numbers are in the byte order of the machine; a record of the other order does not have the magic number. Pure; any
  * thread. */

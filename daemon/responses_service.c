@@ -1,5 +1,5 @@
-/* POST /v1/responses: from items to a generation, and from what it writes to items. What an earlier response has stored is
- * brought first, then the conversation is made of it. */
+/* POST /v1/responses: from items to a generation, and from what it writes to items. What an earlier response has
+ * stored is brought first, then the conversation is made of it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -48,8 +48,8 @@ void snapshots_work(struct snapshots *snapshots, bool gentle);
 
 /* --- saving ------------------------------------------------------------------------------------------------------- */
 
-/* Sessions that are idle or evicted, changed, and worth it (named, pinned, in their second turn, of a stored response, or saved by request) are
- * saved one after the other in the following calls of snapshots_work. */
+/* Sessions that are idle or evicted, changed, and worth it (named, pinned, in their second turn, of a stored response,
+ * or saved by request) are saved one after the other in the following calls of snapshots_work. */
 void snapshots_checkpoint(struct snapshots *snapshots);
 /* Ends saves that are under way, as far as they are not with the worker; all who wait are told. */
 void snapshots_give_up(struct snapshots *snapshots);

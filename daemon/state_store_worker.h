@@ -1,9 +1,9 @@
-/* The thread that reads and writes the files of saved sessions, one job after the other: reads before everything else, as
- * somebody waits for them, the rest in the order in which it came. Jobs carry their own result; they are handed in and
- * taken back by one thread (the engine's).
+/* The thread that reads and writes the files of saved sessions, one job after the other: reads before everything
+ * else, as somebody waits for them, the rest in the order in which it came. Jobs carry their own result; they are
+ * handed in and taken back by one thread (the engine's).
  *
  * Writing a file: to a temporary name, synced, renamed. A manifest syncs the folder before it, so that its blocks are
- * there, and after it; when it is removed, too, so that a deleted session does not come back; and a response as well. */
+ * there, and after it; when it is removed, too, so that a deleted session does not come back. So does a response. */
 #ifndef DAEMON_STATE_STORE_WORKER_H
 #define DAEMON_STATE_STORE_WORKER_H
 

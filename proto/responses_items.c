@@ -47,7 +47,8 @@ static json_t *add_message(json_t *messages, const char *role)
     return json_array_append_new(messages, message) == 0 ? message : NULL;
 }
 
-/* That of the assistant's turn that is being told, or a new one. takes_answer: what comes goes on from an answer, too. */
+/* That of the assistant's turn that is being told, or a new one. takes_answer: what comes goes on from an answer,
+ * too. */
 static json_t *assistant_message(json_t *messages, bool takes_answer)
 {
     json_t *last = last_of(messages);

@@ -1,6 +1,6 @@
-/* POST /v1/responses: what a model writes becomes output items, and the events of a stream, in OpenAI's order and shape.
- * Sources: OpenAI's API reference and the types of its Python package; thinking comes as "reasoning_text", and "timings" is
- * npud's own. Thread: any; an output belongs to one. */
+/* POST /v1/responses: what a model writes becomes output items, and the events of a stream, in OpenAI's order and
+ * shape. Sources: OpenAI's API reference and the types of its Python package; thinking comes as "reasoning_text", and
+ * "timings" is npud's own. Thread: any; an output belongs to one. */
 #ifndef PROTO_RESPONSES_OUTPUT_H
 #define PROTO_RESPONSES_OUTPUT_H
 

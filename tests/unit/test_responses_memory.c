@@ -1,4 +1,5 @@
-/* Every allocation of JSON in the answer of a response fails once, one a run: nothing crashes, and the failure is noticed. */
+/* Every allocation of JSON in the answer of a response fails once, one a run: nothing crashes, and the failure is
+ * noticed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Stored responses in the state folder, on a file system in memory: found again after a restart, in the order of their age,
- * or not at all. */
+/* Stored responses in the state folder, on a file system in memory: found again after a restart, in the order of
+ * their age, or not at all. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -119,6 +119,7 @@ def test_what_meets_is_kept_to(walker, schema):
 
 @pytest.mark.parametrize("schema, place", [
     ({"allOf": [{"patternProperties": {"^x": {}}}, {"properties": {"b": {}}, "additionalProperties": False}]}, "at #: patternProp"),
+    ({"enum": [1, {"b": 2}], "patternProperties": {"^x": {"minLength": 1}}}, "at #: patternProp"),
     ({"properties": {"a": {"minProperties": 2}}}, "at #/properties/a/minProperties: "),
     ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "at #: oneOf"),
     ({"items": {"if": {}, "then": {}}}, 'at #/items: not supported: "if", "then"'),

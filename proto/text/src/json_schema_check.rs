@@ -149,11 +149,11 @@ fn check_count(at: &str, value: &Value, limit: u64) -> Result<(), Failure> {
     }
 }
 
-/// The squares of how many members the objects in a value have.
+/// The squares of how many members the objects in a value have: 0 without any.
 fn value_work(value: &Value) -> u64 {
     match value {
         Value::Array(list) => list.iter().map(value_work).sum(),
-        Value::Object(object) => (object.len() as u64).pow(2) + object.values().map(value_work).sum::<u64>(),
+        Value::Object(object) => 1 + (object.len() as u64).pow(2) + object.values().map(value_work).sum::<u64>(),
         _ => 0,
     }
 }
@@ -232,7 +232,11 @@ impl<'a> Meeting<'a> {
             }
         }
         let referred = self.of_reference(object.get("$ref"))?;
-        let worst = all.and(any).and(one).and(referred).and(elsewhere);
+        // An object that is a value has no other names.
+        let has_objects =
+            ["const", "enum"].iter().filter_map(|key| object.get(*key)).any(|value| value_work(value) > 0);
+        let values = Worst { names_others: has_objects, ..NOTHING };
+        let worst = all.and(any).and(one).and(referred).and(elsewhere).and(values);
         if worst.patterns > MAX_PATTERNS_THAT_MEET {
             let message =
                 format!("more than {MAX_PATTERNS_THAT_MEET} patterns and formats may meet in one string here");

@@ -1,5 +1,6 @@
 /* npud: listens at once, loads the model on a worker thread, serves until SIGTERM or SIGINT, then lets running answers
  * finish. Everything here runs on the loop's thread but load_model. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -386,11 +387,21 @@ static bool start(struct daemon *daemon)
     return true;
 }
 
+/* A file of ours must not take the place of a standard stream that was closed at start. */
+static bool open_standard_streams(void)
+{
+    int descriptor = open("/dev/null", O_RDWR);
+    while (descriptor >= 0 && descriptor <= STDERR_FILENO)
+        descriptor = dup(descriptor);
+    return descriptor >= 0 && close(descriptor) == 0;
+}
+
 static int run(struct daemon *daemon)
 {
     daemon->started_ns = uv_hrtime();
     log_init(&daemon->log, (enum log_level)daemon->options.log_level);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error of write */
     signal(SIGBUS, on_bus_error);
     if (uv_loop_init(&daemon->loop) != 0) {
         log_error(&daemon->log, "the system has no event loop left");
@@ -434,6 +445,8 @@ int main(int argc, char **argv)
 {
     static struct daemon daemon;
     char message[512];
+    if (!open_standard_streams())
+        return EXIT_FAILURE;
     if (!options_parse(&daemon.options, argc, argv, message, sizeof message) ||
         !http_server_check_address(daemon.options.listen, message, sizeof message)) {
         fprintf(stderr, "npud: %s\n", message);

@@ -11,7 +11,7 @@ import time
 
 import httpx
 import pytest
-from conftest import MODEL, NPUD
+from conftest import BUILD, MODEL, NPUD
 
 STREAM = {"prompt": "Once upon a time", "max_tokens": 60, "temperature": 0, "stream": True, "ignore_eos": True}
 
@@ -95,6 +95,22 @@ def test_model_that_cannot_be_read_any_more_is_one_line(start):
     npud.process.send_signal(signal.SIGBUS)  # as the system does where a mapped file ends early
     assert npud.wait() == 1
     npud.wait_for_line("the model file was cut short")
+
+
+def test_closed_standard_streams_do_no_harm(tmp_path):
+    address = f"unix:{tmp_path}/sock"
+    command = f'exec "$0" --model "$1" --listen {address} --cache-dir "$2" 0<&- 1>&- 2>&-'
+    process = subprocess.Popen(["sh", "-c", command, NPUD, MODEL, BUILD / "e2e-cache"])
+    client = httpx.Client(transport=httpx.HTTPTransport(uds=f"{tmp_path}/sock"), base_url="http://npud")
+    for _ in range(1200):
+        try:
+            if client.get("/health").status_code == 200:
+                break
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    process.terminate()
+    assert process.wait(60) == 0
 
 
 def test_few_descriptors_mean_few_connections_and_newcomers_get_places(start):

@@ -14,7 +14,7 @@ enum cache_source {
 /* Why less than the whole known history was cached. */
 enum cache_miss {
     CACHE_MISS_NONE, /* it was cached, but for the last block of a busy session */
-    CACHE_MISS_FIRST_USE, /* no history is known that begins like this */
+    CACHE_MISS_FIRST_USE, /* no history that the request may use begins like this */
     CACHE_MISS_DIFFERS, /* the prompt parts from the history at differs_at */
     CACHE_MISS_EVICTED, /* the history was known but its blocks had been given up */
     CACHE_MISS_DAMAGED, /* it was in the state folder, but could not be read */

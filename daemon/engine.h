@@ -103,6 +103,7 @@ struct session_description {
     char id[SESSION_ID_BYTES];
     char *key; /* or NULL; owned by the request */
     bool busy, resident, pinned; /* resident: holds KV blocks */
+    bool imported; /* it works with K/V from an import */
     bool on_disk; /* the state folder has it, perhaps as it was some turns ago */
     int32_t n_tokens, n_resident;
     int32_t blocks_own, blocks_shared;

@@ -59,6 +59,7 @@ static bool describe(const struct engine *engine, const struct session *session,
     description->busy = session->state == SESSION_BUSY;
     description->resident = session->n_blocks > 0;
     description->pinned = session->pinned;
+    description->imported = session->origin != KV_ORIGIN_HERE;
     description->on_disk = engine->store != NULL && state_store_has(engine->store, session->id);
     description->n_tokens = session->n_tokens;
     description->n_resident = session->n_resident;

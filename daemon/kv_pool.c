@@ -11,7 +11,8 @@ enum block_state {
 };
 
 struct block {
-    uint64_t prefix_hash; /* full: of all tokens up to the end of this block */
+    uint64_t prefix_hash; /* full: of the origin and all tokens up to the end of this block */
+    uint64_t origin; /* full */
     uint32_t references, holds, pins;
     int32_t parent; /* full */
     int32_t first_child; /* full: newest of the full blocks behind this one */
@@ -87,9 +88,9 @@ static int32_t *tokens_at(const struct kv_pool *pool, int32_t block)
     return pool->tokens + (size_t)block * KV_BLOCK_TOKENS;
 }
 
-static uint64_t prefix_hash(const struct kv_pool *pool, int32_t parent, const int32_t *tokens)
+static uint64_t prefix_hash(const struct kv_pool *pool, uint64_t origin, int32_t parent, const int32_t *tokens)
 {
-    uint64_t hash = parent == KV_NO_BLOCK ? 0x243f6a8885a308d3u : pool->blocks[parent].prefix_hash;
+    uint64_t hash = parent == KV_NO_BLOCK ? 0x243f6a8885a308d3u ^ origin : pool->blocks[parent].prefix_hash;
     for (int i = 0; i < KV_BLOCK_TOKENS; i++) {
         hash = (hash ^ (uint32_t)tokens[i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 32;
@@ -97,12 +98,12 @@ static uint64_t prefix_hash(const struct kv_pool *pool, int32_t parent, const in
     return hash;
 }
 
-static int32_t find(const struct kv_pool *pool, uint64_t hash, int32_t parent, const int32_t *tokens)
+static int32_t find(const struct kv_pool *pool, uint64_t hash, uint64_t origin, int32_t parent, const int32_t *tokens)
 {
     int32_t i = pool->buckets[hash & pool->bucket_mask];
     for (; i != KV_NO_BLOCK; i = pool->blocks[i].next_in_bucket) {
         const struct block *b = &pool->blocks[i];
-        if (b->prefix_hash == hash && b->parent == parent &&
+        if (b->prefix_hash == hash && b->origin == origin && b->parent == parent &&
             memcmp(tokens_at(pool, i), tokens, KV_BLOCK_TOKENS * sizeof *tokens) == 0)
             break;
     }
@@ -233,13 +234,14 @@ void kv_pool_forget(struct kv_pool *pool, int32_t block)
         free_subtree(pool, block);
 }
 
-int32_t kv_pool_seal(struct kv_pool *pool, int32_t block, int32_t parent, const int32_t *tokens)
+int32_t kv_pool_seal(struct kv_pool *pool, int32_t block, uint64_t origin, int32_t parent, const int32_t *tokens)
 {
     struct block *b = block_at(pool, block);
     assert(b->state == BLOCK_PRIVATE && b->references == 1 && b->holds == 0 && b->pins == 0);
-    assert(parent == KV_NO_BLOCK || block_at(pool, parent)->state == BLOCK_FULL);
-    uint64_t hash = prefix_hash(pool, parent, tokens);
-    int32_t same = find(pool, hash, parent, tokens);
+    assert(parent == KV_NO_BLOCK ||
+           (block_at(pool, parent)->state == BLOCK_FULL && pool->blocks[parent].origin == origin));
+    uint64_t hash = prefix_hash(pool, origin, parent, tokens);
+    int32_t same = find(pool, hash, origin, parent, tokens);
     if (same != KV_NO_BLOCK) {
         kv_pool_retain(pool, same);
         kv_pool_release(pool, block);
@@ -249,6 +251,7 @@ int32_t kv_pool_seal(struct kv_pool *pool, int32_t block, int32_t parent, const 
     memcpy(tokens_at(pool, block), tokens, KV_BLOCK_TOKENS * sizeof *tokens);
     b->state = BLOCK_FULL;
     b->prefix_hash = hash;
+    b->origin = origin;
     b->parent = parent;
     b->first_child = KV_NO_BLOCK;
     b->next_in_bucket = pool->buckets[hash & pool->bucket_mask];
@@ -262,19 +265,28 @@ int32_t kv_pool_seal(struct kv_pool *pool, int32_t block, int32_t parent, const 
     return block;
 }
 
-int32_t kv_pool_lookup(const struct kv_pool *pool, int32_t parent, const int32_t *tokens)
+int32_t kv_pool_lookup(const struct kv_pool *pool, uint64_t origin, int32_t parent, const int32_t *tokens)
 {
-    return find(pool, prefix_hash(pool, parent, tokens), parent, tokens);
+    return find(pool, prefix_hash(pool, origin, parent, tokens), origin, parent, tokens);
 }
 
-int32_t kv_pool_first_child(const struct kv_pool *pool, int32_t parent)
+/* The first of block and its siblings that is of this origin. */
+static int32_t of_origin(const struct kv_pool *pool, uint64_t origin, int32_t block)
 {
-    return parent == KV_NO_BLOCK ? pool->first_root : block_at(pool, parent)->first_child;
+    while (block != KV_NO_BLOCK && pool->blocks[block].origin != origin)
+        block = pool->blocks[block].next_sibling;
+    return block;
+}
+
+int32_t kv_pool_first_child(const struct kv_pool *pool, uint64_t origin, int32_t parent)
+{
+    return of_origin(pool, origin, parent == KV_NO_BLOCK ? pool->first_root : block_at(pool, parent)->first_child);
 }
 
 int32_t kv_pool_next_sibling(const struct kv_pool *pool, int32_t block)
 {
-    return block_at(pool, block)->next_sibling;
+    const struct block *b = block_at(pool, block);
+    return of_origin(pool, b->origin, b->next_sibling);
 }
 
 const int32_t *kv_pool_tokens(const struct kv_pool *pool, int32_t block)
@@ -362,16 +374,17 @@ static bool block_is_consistent(const struct kv_pool *pool, int32_t block)
         return false;
     if (b->state == BLOCK_PRIVATE)
         return b->references == 1;
-    if (find(pool, b->prefix_hash, b->parent, tokens_at(pool, block)) != block)
+    if (find(pool, b->prefix_hash, b->origin, b->parent, tokens_at(pool, block)) != block)
         return false;
     if (b->parent != KV_NO_BLOCK) {
         const struct block *parent = &pool->blocks[b->parent];
-        if (parent->state != BLOCK_FULL || (b->references > 0 && parent->references == 0))
+        if (parent->state != BLOCK_FULL || parent->origin != b->origin ||
+            (b->references > 0 && parent->references == 0))
             return false;
     }
-    if (prefix_hash(pool, b->parent, tokens_at(pool, block)) != b->prefix_hash)
+    if (prefix_hash(pool, b->origin, b->parent, tokens_at(pool, block)) != b->prefix_hash)
         return false;
-    int32_t first = kv_pool_first_child(pool, b->parent);
+    int32_t first = b->parent == KV_NO_BLOCK ? pool->first_root : pool->blocks[b->parent].first_child;
     return b->previous_sibling == KV_NO_BLOCK ? first == block
                                               : pool->blocks[b->previous_sibling].next_sibling == block;
 }

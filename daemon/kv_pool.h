@@ -5,6 +5,9 @@
  * tree names the whole token prefix. They are found by a chained hash; the ids are compared too. A full block that nobody
  * references stays findable until it is the least recently used and its memory is needed.
  *
+ * Every origin of K/V has a tree of its own: KV_ORIGIN_HERE for what was computed here, another number for each import.
+ * Blocks of one origin are never found in the name of another.
+ *
  * A reference to a full block must go with references to all blocks before it, and references are given back from the
  * last block to the first; so a block outlives those that follow it.
  *
@@ -20,6 +23,7 @@
 
 enum {
     KV_NO_BLOCK = -1, /* as a parent: the block starts at position 0; as an answer: there is none */
+    KV_ORIGIN_HERE = 0,
 };
 
 struct kv_pool;
@@ -41,16 +45,18 @@ void kv_pool_release(struct kv_pool *pool, int32_t block);
  * none of them is found again. O(blocks freed). */
 void kv_pool_forget(struct kv_pool *pool, int32_t block);
 
-/* The private block now holds the K/V of these KV_BLOCK_TOKENS tokens, behind parent (a full block or KV_NO_BLOCK), and
- * becomes full. When the pool has that very block already, the caller's reference moves to it and the private block is
+/* The private block now holds the K/V of these KV_BLOCK_TOKENS tokens, behind parent (a full block of the same origin or
+ * KV_NO_BLOCK), and becomes full. When the pool has that very block already, the caller's reference moves to it and the private block is
  * freed; the answer is the block to go on with. A private block that is sealed may not be held or pinned. */
-int32_t kv_pool_seal(struct kv_pool *pool, int32_t block, int32_t parent, const int32_t *tokens);
+int32_t kv_pool_seal(struct kv_pool *pool, int32_t block, uint64_t origin, int32_t parent, const int32_t *tokens);
 
-/* The full block with these KV_BLOCK_TOKENS tokens behind parent, or KV_NO_BLOCK. Takes no reference. */
-int32_t kv_pool_lookup(const struct kv_pool *pool, int32_t parent, const int32_t *tokens);
+/* The full block with these KV_BLOCK_TOKENS tokens behind parent (of the same origin, or KV_NO_BLOCK), or KV_NO_BLOCK. Takes
+ * no reference. */
+int32_t kv_pool_lookup(const struct kv_pool *pool, uint64_t origin, int32_t parent, const int32_t *tokens);
 
-/* The full blocks that follow parent, the newest first; KV_NO_BLOCK ends. */
-int32_t kv_pool_first_child(const struct kv_pool *pool, int32_t parent);
+/* The full blocks of an origin that follow parent, the newest first; KV_NO_BLOCK ends. At position 0 the blocks of other
+ * origins are passed over one by one. */
+int32_t kv_pool_first_child(const struct kv_pool *pool, uint64_t origin, int32_t parent);
 int32_t kv_pool_next_sibling(const struct kv_pool *pool, int32_t block);
 const int32_t *kv_pool_tokens(const struct kv_pool *pool, int32_t block); /* of a full block: KV_BLOCK_TOKENS */
 

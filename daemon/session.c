@@ -2,6 +2,8 @@
 #include "daemon/session_table.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -380,9 +382,11 @@ static void set_busy(struct session_table *table, struct session *session)
 
 /* The session that a request goes on with, ready to adopt or cut; NULL: no memory. */
 static struct session *choose_session(struct session_table *table, const struct session_request *request,
-                                      const struct session_match *match, struct session *evicted, uint64_t now_us)
+                                      const struct session_match *match, struct session *evicted, uint64_t origin,
+                                      uint64_t now_us)
 {
     struct session *session = match->go_on != NULL ? match->go_on : evicted;
+    assert(session == NULL || session->origin == origin);
     if (session != NULL) {
         if (!room_for_tokens(session, request->n_tokens) ||
             !session_room_for_blocks(session, request->n_tokens / KV_BLOCK_TOKENS + 1) ||
@@ -395,8 +399,10 @@ static struct session *choose_session(struct session_table *table, const struct 
     table->unevictable = match->owner;
     session = session_new(table, request->n_tokens, request->key, now_us);
     table->unevictable = NULL;
-    if (session != NULL)
+    if (session != NULL) {
+        session->origin = origin;
         session_list_insert(table, session);
+    }
     return session;
 }
 
@@ -425,9 +431,10 @@ struct session *session_open(struct session_table *table, const struct session_r
     if (full_blocks == NULL)
         return NULL;
     struct cache_report report;
-    struct session_match match = session_find_match(table, request, true, full_blocks);
-    struct session *evicted = session_explain(table, request, &match, &report);
-    struct session *session = choose_session(table, request, &match, evicted, now_us);
+    uint64_t origin = session_origin_of(table, request);
+    struct session_match match = session_find_match(table, request, origin, true, full_blocks);
+    struct session *evicted = session_explain(table, request, origin, &match, &report);
+    struct session *session = choose_session(table, request, &match, evicted, origin, now_us);
     if (session != NULL && match.go_on != NULL)
         session_cut(table, session, match.n_full * KV_BLOCK_TOKENS + match.n_partial);
     else if (session != NULL)
@@ -523,8 +530,8 @@ void session_commit(struct session_table *table, struct session *session, int32_
         int32_t block = session->blocks[index];
         int32_t parent = index > 0 ? session->blocks[index - 1] : KV_NO_BLOCK;
         unmark_block(table, session, block);
-        session->blocks[index] =
-            kv_pool_seal(table->pool, block, parent, session->tokens + (size_t)index * KV_BLOCK_TOKENS);
+        session->blocks[index] = kv_pool_seal(table->pool, block, session->origin, parent,
+                                              session->tokens + (size_t)index * KV_BLOCK_TOKENS);
         kv_pool_hold(table->pool, session->blocks[index]);
         /* As many pins as before: the limit cannot be passed. */
         if (session->pinned)
@@ -542,7 +549,7 @@ int32_t session_skip_ahead(struct session_table *table, struct session *session,
             break;
         int32_t parent = index > 0 ? session->blocks[index - 1] : KV_NO_BLOCK;
         const int32_t *tokens = session->tokens + (size_t)index * KV_BLOCK_TOKENS;
-        int32_t block = kv_pool_lookup(table->pool, parent, tokens);
+        int32_t block = kv_pool_lookup(table->pool, session->origin, parent, tokens);
         if (block == KV_NO_BLOCK || !session_room_for_blocks(session, index + 1))
             break;
         session_drop_blocks(table, session, index);
@@ -559,6 +566,14 @@ void session_rewind(struct session_table *table, struct session *session)
     session_cut(table, session, session->n_full * KV_BLOCK_TOKENS);
 }
 
+/* Only a key leads to what was imported. False: no memory. */
+static bool set_import_key(struct session *session)
+{
+    char key[32];
+    snprintf(key, sizeof key, "import-%016" PRIx64, session->id);
+    return (session->key != NULL && session->key[0] != '\0') || session_set_key(session, key);
+}
+
 /* Busy, listed, without blocks. */
 static struct session *session_of_record(struct session_table *table, const struct session_record *record)
 {
@@ -569,6 +584,11 @@ static struct session *session_of_record(struct session_table *table, const stru
         return NULL;
     if (record->id != 0)
         session->id = record->id;
+    session->origin = record->imported ? session->id : record->origin;
+    if (record->imported && !set_import_key(session)) {
+        session_free(session);
+        return NULL;
+    }
     memcpy(session->tokens, record->tokens, (size_t)record->n_tokens * sizeof *session->tokens);
     session->n_tokens = session->n_lasting = record->n_tokens;
     session->turns = record->turns;
@@ -614,7 +634,7 @@ int32_t session_move_in(struct session_table *table, struct session *session, in
         free(full_blocks);
         return 0;
     }
-    struct session_match match = session_find_match(table, &request, false, full_blocks);
+    struct session_match match = session_find_match(table, &request, session->origin, false, full_blocks);
     session_adopt(table, session, &match, full_blocks);
     free(full_blocks);
     return session->n_resident;

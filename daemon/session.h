@@ -4,6 +4,8 @@
  * for a while). A request opens a session: it goes on with an idle one that it extends or parts from at most a block
  * before its end, else it forks: full blocks are shared, the rest of the common prefix is copied. The prefix is the
  * longest over all full blocks of the pool and the last, partly filled blocks of idle sessions.
+ * A session has an origin (see kv_pool.h): K/V that came with an import may be wrong, and what is computed behind it then is
+ * too. Requests work with what was computed here, but for those whose key names an import or its forks.
  * Idle sessions keep their blocks until the memory is needed: the least recently used goes first, pinned ones never.
  *
  * Pure C. Thread: one (the engine's). Sessions belong to the table; a pointer is valid while the session is busy, or
@@ -39,6 +41,7 @@ enum session_state {
 struct session {
     uint64_t id; /* never 0, never used twice */
     char *key; /* prompt_cache_key, or NULL */
+    uint64_t origin; /* of its K/V: KV_ORIGIN_HERE, or the id of the session that was imported */
     enum session_state state;
     bool pinned;
     bool transient; /* see session_request */
@@ -131,6 +134,8 @@ void session_rewind(struct session_table *table, struct session *session);
 struct session_record {
     uint64_t id; /* 0: a new one */
     const char *key; /* or NULL */
+    uint64_t origin; /* of a session that was saved here */
+    bool imported; /* its K/V comes from outside: it is its own origin, and has a key in any case */
     const int32_t *tokens;
     int32_t n_tokens; /* at least 1 */
     uint32_t turns;
@@ -147,6 +152,9 @@ struct session *session_bring_in(struct session_table *table, const struct sessi
 struct session *session_by_id(const struct session_table *table, uint64_t id);
 struct session *session_by_key(const struct session_table *table, const char *key);
 
+/* Whether sessions of this key hold K/V that was computed here: an import may not have their name. */
+bool session_key_is_of_here(const struct session_table *table, const char *key);
+
 /* Every session, state by state, the least recently used first: start with NULL; NULL ends. */
 struct session *session_next(const struct session_table *table, const struct session *session);
 int32_t session_count(const struct session_table *table, enum session_state state);
@@ -155,7 +163,8 @@ uint64_t session_evictions(const struct session_table *table); /* ever */
 
 /* Operations on sessions by request of a user. A busy session is NPU_ERROR_INPUT. */
 
-/* A new idle session with the first n_tokens tokens of any session (a busy one, too); full blocks are shared. */
+/* A new idle session with the first n_tokens tokens of any session (a busy one, too); full blocks are shared. NPU_ERROR_INPUT,
+ * too: it comes from an import, and the key is that of sessions of here. */
 enum npu_status session_fork(struct session_table *table, struct session *session, int32_t n_tokens, const char *key,
                              uint64_t now_us, struct session **ret_session, struct npu_error *error);
 /* Cuts the history back to n_tokens. Full blocks behind the cut stay findable. */

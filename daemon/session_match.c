@@ -40,15 +40,26 @@ static bool may_continue(const struct session *session, int32_t length, const ch
     return session->key == NULL || same_key(session, key);
 }
 
+uint64_t session_origin_of(const struct session_table *table, const struct session_request *request)
+{
+    const struct session *named = request->key != NULL ? session_by_key(table, request->key) : NULL;
+    if (named == NULL || session_key_is_of_here(table, request->key))
+        return KV_ORIGIN_HERE;
+    return named->origin;
+}
+
 /* Idle sessions whose last or last but one full block is match->last. */
 static void match_idle_sessions(const struct session_table *table, const struct session_request *request,
-                                bool may_go_on, struct session_match *match)
+                                uint64_t origin, bool may_go_on, struct session_match *match)
 {
     int32_t base = match->n_full * KV_BLOCK_TOKENS;
     bool named = false;
     const struct session_anchor *anchor = table->anchors[match->last + 1];
-    for (int i = 0; anchor != NULL && i < MAX_SCANNED; anchor = anchor->next, i++) {
+    for (int i = 0; anchor != NULL && i < MAX_SCANNED; anchor = anchor->next) {
         struct session *session = anchor->session;
+        if (session->origin != origin)
+            continue;
+        i++;
         if (session == table->unevictable)
             continue;
         int32_t limit = smaller(smaller(session->n_resident, request->max_cached) - base, KV_BLOCK_TOKENS - 1);
@@ -68,11 +79,11 @@ static void match_idle_sessions(const struct session_table *table, const struct 
 }
 
 static void match_full_children(const struct session_table *table, const struct session_request *request,
-                                struct session_match *match)
+                                uint64_t origin, struct session_match *match)
 {
     int32_t base = match->n_full * KV_BLOCK_TOKENS;
     int32_t limit = smaller(request->max_cached - base, KV_BLOCK_TOKENS - 1);
-    int32_t child = kv_pool_first_child(table->pool, match->last);
+    int32_t child = kv_pool_first_child(table->pool, origin, match->last);
     for (int i = 0; child != KV_NO_BLOCK && i < MAX_SCANNED; child = kv_pool_next_sibling(table->pool, child), i++) {
         const int32_t *tokens = kv_pool_tokens(table->pool, child);
         int32_t common = session_common_prefix(tokens, request->tokens + base, limit);
@@ -86,12 +97,12 @@ static void match_full_children(const struct session_table *table, const struct 
 }
 
 struct session_match session_find_match(const struct session_table *table, const struct session_request *request,
-                                        bool may_go_on, int32_t *full_blocks)
+                                        uint64_t origin, bool may_go_on, int32_t *full_blocks)
 {
     struct session_match match = {.last = KV_NO_BLOCK, .partial = KV_NO_BLOCK};
     while ((match.n_full + 1) * KV_BLOCK_TOKENS <= request->max_cached) {
         const int32_t *tokens = request->tokens + (size_t)match.n_full * KV_BLOCK_TOKENS;
-        int32_t block = kv_pool_lookup(table->pool, match.last, tokens);
+        int32_t block = kv_pool_lookup(table->pool, origin, match.last, tokens);
         if (block == KV_NO_BLOCK)
             break;
         if (full_blocks != NULL)
@@ -99,8 +110,8 @@ struct session_match session_find_match(const struct session_table *table, const
         match.last = block;
         match.n_full++;
     }
-    match_idle_sessions(table, request, may_go_on, &match);
-    match_full_children(table, request, &match);
+    match_idle_sessions(table, request, origin, may_go_on, &match);
+    match_full_children(table, request, origin, &match);
     return match;
 }
 
@@ -108,8 +119,9 @@ int32_t session_blocks_needed(const struct session_table *table, const struct se
 {
     int32_t needed = (request->n_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     int32_t last = KV_NO_BLOCK;
+    uint64_t origin = session_origin_of(table, request);
     for (int32_t i = 0; (i + 1) * KV_BLOCK_TOKENS <= request->max_cached; i++) {
-        last = kv_pool_lookup(table->pool, last, request->tokens + (size_t)i * KV_BLOCK_TOKENS);
+        last = kv_pool_lookup(table->pool, origin, last, request->tokens + (size_t)i * KV_BLOCK_TOKENS);
         if (last == KV_NO_BLOCK || !kv_pool_is_held(table->pool, last))
             break; /* a held block has only held ones before it */
         needed--;
@@ -121,8 +133,8 @@ bool session_awaits(const struct session *session, const struct session *other, 
 {
     int32_t index = session->n_resident / KV_BLOCK_TOKENS;
     int32_t end = (index + 1) * KV_BLOCK_TOKENS;
-    if (other->transient || session->n_resident % KV_BLOCK_TOKENS != 0 || end > max_cached || other->n_tokens < end ||
-        other->n_resident / KV_BLOCK_TOKENS != index)
+    if (other->transient || session->origin != other->origin || session->n_resident % KV_BLOCK_TOKENS != 0 ||
+        end > max_cached || other->n_tokens < end || other->n_resident / KV_BLOCK_TOKENS != index)
         return false;
     if (index > 0 && session->blocks[index - 1] != other->blocks[index - 1])
         return false;
@@ -130,9 +142,9 @@ bool session_awaits(const struct session *session, const struct session *other, 
                   KV_BLOCK_TOKENS * sizeof *session->tokens) == 0;
 }
 
-/* The known history that the prompt has most in common with: among those of its key, if there are any. */
+/* The known history of this origin that the prompt has most in common with: among those of its key, if there are any. */
 static struct session *nearest_history(const struct session_table *table, const struct session_request *request,
-                                       int32_t *ret_common)
+                                       uint64_t origin, int32_t *ret_common)
 {
     struct session *nearest = NULL;
     bool nearest_named = false;
@@ -142,7 +154,7 @@ static struct session *nearest_history(const struct session_table *table, const 
         struct session *session = table->lists[list].last;
         for (int i = 0; session != NULL && i < MAX_EXPLAINED; session = session->previous, i++) {
             bool named = key_hash != 0 && session->key_hash == key_hash && same_key(session, request->key);
-            if (session->transient || (nearest_named && !named))
+            if (session->transient || session->origin != origin || (nearest_named && !named))
                 continue;
             int32_t limit = smaller(session->n_tokens, request->n_tokens);
             int32_t common = session_common_prefix(session->tokens, request->tokens, limit);
@@ -159,7 +171,7 @@ static struct session *nearest_history(const struct session_table *table, const 
 }
 
 struct session *session_explain(const struct session_table *table, const struct session_request *request,
-                                const struct session_match *match, struct cache_report *ret_report)
+                                uint64_t origin, const struct session_match *match, struct cache_report *ret_report)
 {
     int32_t cached = match->n_full * KV_BLOCK_TOKENS + match->n_partial;
     int32_t common;
@@ -167,7 +179,7 @@ struct session *session_explain(const struct session_table *table, const struct 
     if (history != NULL)
         common = session_common_prefix(history->tokens, request->tokens, smaller(history->n_tokens, request->n_tokens));
     else
-        history = nearest_history(table, request, &common);
+        history = nearest_history(table, request, origin, &common);
 
     *ret_report = (struct cache_report){.n_cached = cached, .differs_at = -1};
     if (history != NULL) {

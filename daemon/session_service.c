@@ -52,6 +52,7 @@ static struct response_session to_response(const struct session_description *ses
                                      .bytes = session->bytes,
                                      .on_disk = session->on_disk,
                                      .pinned = session->pinned,
+                                     .imported = session->imported,
                                      .turns = session->turns,
                                      .created = session->created_s,
                                      .last_used = session->used_s};

@@ -38,14 +38,17 @@ struct session_match {
     struct session *go_on; /* the idle session to go on with (it has the whole prefix), or NULL */
 };
 
+/* The origin whose K/V a request may use: that of the most recently used session of its key, if all of them were imported. */
+uint64_t session_origin_of(const struct session_table *table, const struct session_request *request);
+
 /* full_blocks: NULL, or room for n_tokens / KV_BLOCK_TOKENS. May an idle session be gone on with: may_go_on. */
 struct session_match session_find_match(const struct session_table *table, const struct session_request *request,
-                                        bool may_go_on, int32_t *full_blocks);
+                                        uint64_t origin, bool may_go_on, int32_t *full_blocks);
 
 /* Fills the source, the miss and where it differs, for a request that match serves. Before the match is used. Returns the
  * evicted session that the request goes on with, or NULL. */
 struct session *session_explain(const struct session_table *table, const struct session_request *request,
-                                const struct session_match *match, struct cache_report *ret_report);
+                                uint64_t origin, const struct session_match *match, struct cache_report *ret_report);
 
 int32_t session_common_prefix(const int32_t *a, const int32_t *b, int32_t limit);
 uint64_t session_key_hash(const char *key); /* 0 for NULL */

@@ -46,6 +46,16 @@ struct session *session_by_key(const struct session_table *table, const char *ke
     return newest;
 }
 
+bool session_key_is_of_here(const struct session_table *table, const char *key)
+{
+    uint64_t hash = session_key_hash(key);
+    const struct session *s = session_next(table, NULL);
+    while (s != NULL &&
+           (s->key_hash != hash || s->origin != KV_ORIGIN_HERE || s->key == NULL || strcmp(s->key, key) != 0))
+        s = session_next(table, s);
+    return s != NULL;
+}
+
 int32_t session_count(const struct session_table *table, enum session_state state)
 {
     switch (state) {
@@ -89,6 +99,11 @@ enum npu_status session_fork(struct session_table *table, struct session *sessio
 {
     if (n_tokens < 1 || n_tokens > session->n_tokens)
         return refuse_position(session, n_tokens, error);
+    if (session->origin != KV_ORIGIN_HERE && key != NULL && session_key_is_of_here(table, key))
+        return npu_error_set(error, NPU_ERROR_INPUT,
+                             "session %016" PRIx64
+                             " was imported, and the key is that of a session that was computed here: take another key",
+                             session->id);
     struct session_match match = {.last = KV_NO_BLOCK, .partial = KV_NO_BLOCK};
     int32_t resident = n_tokens < session->n_resident ? n_tokens : session->n_resident;
     match.n_full = resident / KV_BLOCK_TOKENS;
@@ -106,6 +121,7 @@ enum npu_status session_fork(struct session_table *table, struct session *sessio
     if (fork != NULL) {
         memcpy(fork->tokens, session->tokens, (size_t)n_tokens * sizeof *fork->tokens);
         fork->n_tokens = n_tokens;
+        fork->origin = session->origin;
         fork->dirty = true;
         session_adopt(table, fork, &match, session->blocks);
         for (int32_t i = 0; i < fork->n_blocks; i++)
@@ -216,7 +232,8 @@ static bool session_is_consistent(const struct session_table *table, const struc
         return false;
     int32_t parent = KV_NO_BLOCK;
     for (int32_t i = 0; i < session->n_full; i++) {
-        int32_t found = kv_pool_lookup(table->pool, parent, session->tokens + (size_t)i * KV_BLOCK_TOKENS);
+        int32_t found =
+            kv_pool_lookup(table->pool, session->origin, parent, session->tokens + (size_t)i * KV_BLOCK_TOKENS);
         if (found != session->blocks[i])
             return false;
         parent = found;

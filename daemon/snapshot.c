@@ -55,6 +55,7 @@ void snapshots_load(struct snapshots *snapshots)
         struct session_record record = {
             .id = manifest.id,
             .key = manifest.key,
+            .origin = manifest.origin,
             .tokens = manifest.tokens,
             .n_tokens = manifest.n_tokens,
             .turns = manifest.turns,

@@ -9,6 +9,7 @@ struct session_export {
     struct block_reader reader; /* first */
     struct transfer_options options;
     struct state_manifest manifest;
+    uint64_t origin; /* of the session's K/V */
     size_t manifest_bytes;
     void *head; /* the manifest's bytes */
     bool head_given, end_given;
@@ -74,7 +75,7 @@ static bool fill_manifest(struct session_export *transfer, const struct session 
     if (manifest->tokens == NULL || manifest->hashes == NULL || (session->key != NULL && manifest->key == NULL))
         return false;
     memcpy(manifest->tokens, session->tokens, (size_t)n_tokens * sizeof *session->tokens);
-    struct state_hash hash = state_hash_root(&manifest->identity);
+    struct state_hash hash = state_hash_root(&manifest->identity, manifest->origin);
     for (int32_t i = 0; i < n_blocks; i++) {
         hash = state_hash_block(hash, manifest->tokens + (size_t)i * KV_BLOCK_TOKENS,
                                 state_block_tokens(&manifest->identity, n_tokens, i));
@@ -102,6 +103,7 @@ enum npu_status session_export_create(struct session_export **ret_export, const 
     if (transfer != NULL) {
         transfer->reader.on_read = on_read;
         transfer->options = *options;
+        transfer->origin = session->origin;
         transfer->buffer = malloc(file_bytes(transfer));
     }
     if (transfer == NULL || transfer->buffer == NULL || !fill_manifest(transfer, session) ||
@@ -136,7 +138,8 @@ static int32_t find_in_pool(const struct session_export *transfer, int32_t index
     if ((index + 1) * KV_BLOCK_TOKENS > transfer->manifest.n_tokens)
         return KV_NO_BLOCK;
     for (int32_t i = 0; i <= index && (i == 0 || block != KV_NO_BLOCK); i++)
-        block = kv_pool_lookup(transfer->options.pool, block, transfer->manifest.tokens + (size_t)i * KV_BLOCK_TOKENS);
+        block = kv_pool_lookup(transfer->options.pool, transfer->origin, block,
+                               transfer->manifest.tokens + (size_t)i * KV_BLOCK_TOKENS);
     return block;
 }
 
@@ -145,7 +148,8 @@ static struct stored_block *find_in_store(const struct session_export *transfer,
     const struct state_manifest *manifest = &transfer->manifest;
     struct stored_block *block = NULL;
     for (int32_t i = 0; i <= index && (i == 0 || block != NULL); i++)
-        block = state_store_find(transfer->options.store, block, manifest->tokens + (size_t)i * KV_BLOCK_TOKENS,
+        block = state_store_find(transfer->options.store, transfer->origin, block,
+                                 manifest->tokens + (size_t)i * KV_BLOCK_TOKENS,
                                  state_block_tokens(&manifest->identity, manifest->n_tokens, i));
     return block;
 }

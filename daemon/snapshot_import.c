@@ -71,11 +71,18 @@ enum npu_status session_import_create(struct session_import **ret_import, const 
             .n_tokens = manifest->n_tokens,
             .turns = manifest->turns,
             .kept = true,
+            .imported = transfer->n_blocks > 0, /* else only its tokens are taken: the K/V is computed here */
             .created_us = created_us > 0 && (uint64_t)created_us < now_us ? (uint64_t)created_us : now_us,
             .used_us = now_us,
         };
-        transfer->session = session_bring_in(options->sessions, &record);
-        if (transfer->session == NULL)
+        if (record.imported && record.key != NULL && session_key_is_of_here(options->sessions, record.key))
+            status =
+                npu_error_set(error, NPU_ERROR_INPUT,
+                              "a session that was computed here has the key of the imported one: delete it, or give "
+                              "the import another key (?key=)");
+        else
+            transfer->session = session_bring_in(options->sessions, &record);
+        if (status == NPU_OK && transfer->session == NULL)
             status = npu_error_set(error, NPU_ERROR_MEMORY, "no memory for a session of %d tokens", record.n_tokens);
     }
     if (status != NPU_OK) {

@@ -23,13 +23,13 @@ struct stored_prefix {
     int32_t n_partial;
 };
 
-static struct stored_prefix find_prefix(const struct state_store *store, const int32_t *tokens, int32_t n_tokens,
-                                        int32_t first)
+static struct stored_prefix find_prefix(const struct state_store *store, uint64_t origin, const int32_t *tokens,
+                                        int32_t n_tokens, int32_t first)
 {
     struct stored_prefix prefix = {.last = NULL};
     while ((prefix.n_full + 1) * KV_BLOCK_TOKENS <= n_tokens) {
         const int32_t *own = tokens + (size_t)prefix.n_full * KV_BLOCK_TOKENS;
-        struct stored_block *block = state_store_find(store, prefix.last, own, KV_BLOCK_TOKENS);
+        struct stored_block *block = state_store_find(store, origin, prefix.last, own, KV_BLOCK_TOKENS);
         if (block == NULL || (prefix.n_full >= first && block->state == STORED_BLOCK_ABSENT))
             break;
         prefix.last = block;
@@ -37,7 +37,10 @@ static struct stored_prefix find_prefix(const struct state_store *store, const i
     }
     int32_t base = prefix.n_full * KV_BLOCK_TOKENS;
     struct stored_block *child = prefix.n_full >= first ? state_store_first_child(store, prefix.last) : NULL;
-    for (int i = 0; child != NULL && i < MAX_SCANNED; child = child->next_sibling, i++) {
+    for (int i = 0; child != NULL && i < MAX_SCANNED; child = child->next_sibling) {
+        if (child->origin != origin)
+            continue;
+        i++;
         int32_t limit = smaller(child->n_tokens, n_tokens - base), common = 0;
         while (common < limit && child->tokens[common] == tokens[base + common])
             common++;
@@ -100,7 +103,7 @@ struct restore *snapshots_restore(struct snapshots *snapshots, struct session *s
 {
     assert(session->state == SESSION_BUSY);
     struct state_store *store = snapshots->options.store;
-    struct stored_prefix prefix = find_prefix(store, session->tokens, max_cached, session->n_full);
+    struct stored_prefix prefix = find_prefix(store, session->origin, session->tokens, max_cached, session->n_full);
     int32_t n_stored = prefix.n_full * KV_BLOCK_TOKENS + prefix.n_partial;
     if (n_stored <= session->n_resident || prefix.n_full < session->n_full)
         return NULL;

@@ -136,6 +136,7 @@ static struct save *new_save(const struct snapshots *snapshots, const struct ses
     save->manifest = (struct state_manifest){
         .identity = *state_store_identity(snapshots->options.store),
         .id = session->id,
+        .origin = session->origin,
         .key = session->key != NULL ? strdup(session->key) : NULL,
         .pinned = session->pinned,
         .kept = session->kept,
@@ -166,7 +167,8 @@ static int32_t pool_block_of(const struct snapshots *snapshots, const struct ses
         return session->blocks[index];
     if (index > 0 && parent == KV_NO_BLOCK)
         return KV_NO_BLOCK;
-    return kv_pool_lookup(snapshots->options.pool, parent, session->tokens + (size_t)index * KV_BLOCK_TOKENS);
+    return kv_pool_lookup(snapshots->options.pool, session->origin, parent,
+                          session->tokens + (size_t)index * KV_BLOCK_TOKENS);
 }
 
 /* The end of the history is the session's own and will change: it is read out at once. */
@@ -188,7 +190,7 @@ static void note_blocks(struct snapshots *snapshots, const struct session *sessi
     int32_t pool_parent = KV_NO_BLOCK;
     for (int32_t i = 0; i * KV_BLOCK_TOKENS < session->n_tokens; i++) {
         int32_t n_tokens = state_block_tokens(identity, session->n_tokens, i);
-        struct stored_block *block = state_store_acquire(snapshots->options.store, parent,
+        struct stored_block *block = state_store_acquire(snapshots->options.store, session->origin, parent,
                                                          save->manifest.tokens + (size_t)i * KV_BLOCK_TOKENS, n_tokens);
         if (block == NULL)
             return;

@@ -191,11 +191,12 @@ static struct stored_block **children_of(struct state_store *store, struct store
     return parent == NULL ? &store->first_root : &parent->first_child;
 }
 
-void stored_block_place(struct state_store *store, struct stored_block *block, struct stored_block *parent,
-                        const int32_t *tokens, int32_t n_tokens)
+void stored_block_place(struct state_store *store, struct stored_block *block, uint64_t origin,
+                        struct stored_block *parent, const int32_t *tokens, int32_t n_tokens)
 {
     struct stored_block **children = children_of(store, parent);
     block->known = true;
+    block->origin = origin;
     block->parent = parent;
     block->n_tokens = n_tokens;
     memcpy(block->tokens, tokens, (size_t)n_tokens * sizeof *tokens);
@@ -246,25 +247,25 @@ void stored_block_sweep(struct state_store *store, struct stored_block *block)
     }
 }
 
-static bool is_this(const struct stored_block *block, const struct stored_block *parent, const int32_t *tokens,
-                    int32_t n_tokens)
+static bool is_this(const struct stored_block *block, uint64_t origin, const struct stored_block *parent,
+                    const int32_t *tokens, int32_t n_tokens)
 {
-    return block->known && block->parent == parent && block->n_tokens == n_tokens &&
+    return block->known && block->origin == origin && block->parent == parent && block->n_tokens == n_tokens &&
            memcmp(block->tokens, tokens, (size_t)n_tokens * sizeof *tokens) == 0;
 }
 
-static struct state_hash hash_behind(const struct state_store *store, const struct stored_block *parent,
-                                     const int32_t *tokens, int32_t n_tokens)
+static struct state_hash hash_behind(const struct state_store *store, uint64_t origin,
+                                     const struct stored_block *parent, const int32_t *tokens, int32_t n_tokens)
 {
-    return state_hash_block(parent != NULL ? parent->hash : state_hash_root(&store->options.identity), tokens,
+    return state_hash_block(parent != NULL ? parent->hash : state_hash_root(&store->options.identity, origin), tokens,
                             n_tokens);
 }
 
-struct stored_block *state_store_find(const struct state_store *store, const struct stored_block *parent,
-                                      const int32_t *tokens, int32_t n_tokens)
+struct stored_block *state_store_find(const struct state_store *store, uint64_t origin,
+                                      const struct stored_block *parent, const int32_t *tokens, int32_t n_tokens)
 {
-    struct stored_block *block = stored_block_by_hash(store, hash_behind(store, parent, tokens, n_tokens));
-    return block != NULL && is_this(block, parent, tokens, n_tokens) ? block : NULL;
+    struct stored_block *block = stored_block_by_hash(store, hash_behind(store, origin, parent, tokens, n_tokens));
+    return block != NULL && is_this(block, origin, parent, tokens, n_tokens) ? block : NULL;
 }
 
 struct stored_block *state_store_first_child(const struct state_store *store, const struct stored_block *parent)
@@ -272,19 +273,20 @@ struct stored_block *state_store_first_child(const struct state_store *store, co
     return parent == NULL ? store->first_root : parent->first_child;
 }
 
-struct stored_block *state_store_acquire(struct state_store *store, struct stored_block *parent, const int32_t *tokens,
-                                         int32_t n_tokens)
+struct stored_block *state_store_acquire(struct state_store *store, uint64_t origin, struct stored_block *parent,
+                                         const int32_t *tokens, int32_t n_tokens)
 {
     assert(n_tokens >= 1 && n_tokens <= KV_BLOCK_TOKENS);
-    struct state_hash hash = hash_behind(store, parent, tokens, n_tokens);
+    assert(parent == NULL || parent->origin == origin);
+    struct state_hash hash = hash_behind(store, origin, parent, tokens, n_tokens);
     struct stored_block *block = stored_block_by_hash(store, hash);
-    if (block != NULL && !is_this(block, parent, tokens, n_tokens))
+    if (block != NULL && !is_this(block, origin, parent, tokens, n_tokens))
         return NULL;
     if (block == NULL) {
         block = stored_block_create(store, hash);
         if (block == NULL)
             return NULL;
-        stored_block_place(store, block, parent, tokens, n_tokens);
+        stored_block_place(store, block, origin, parent, tokens, n_tokens);
     }
     block->references++;
     return block;
@@ -458,7 +460,7 @@ static bool block_is_consistent(const struct state_store *store, const struct st
     if (!block->known)
         return block->parent == NULL;
     const struct stored_block *first = state_store_first_child(store, block->parent);
-    if (state_store_find(store, block->parent, block->tokens, block->n_tokens) != block)
+    if (state_store_find(store, block->origin, block->parent, block->tokens, block->n_tokens) != block)
         return false;
     return block->previous_sibling == NULL ? first == block : block->previous_sibling->next_sibling == block;
 }

@@ -32,7 +32,8 @@ enum stored_block_state {
 /* Read-only for others but for wanted. Lives while it is referenced. */
 struct stored_block {
     struct state_hash hash;
-    struct stored_block *parent; /* NULL: starts at position 0 */
+    uint64_t origin; /* of its K/V: see state_manifest */
+    struct stored_block *parent; /* of the same origin; NULL: starts at position 0 */
     int32_t n_tokens; /* KV_BLOCK_TOKENS, or fewer: the end of a history */
     int32_t tokens[KV_BLOCK_TOKENS];
     enum stored_block_state state;
@@ -79,13 +80,14 @@ int32_t state_store_covered(const struct state_store *store, uint64_t id);
 bool state_store_is_up_to_date(const struct state_store *store, const struct state_manifest *manifest);
 void state_store_forget(struct state_store *store, uint64_t id); /* a session and the files that only it has */
 
-/* Blocks. parent NULL: at position 0. */
-struct stored_block *state_store_find(const struct state_store *store, const struct stored_block *parent,
-                                      const int32_t *tokens, int32_t n_tokens);
+/* Blocks. parent, of the same origin, or NULL: at position 0. */
+struct stored_block *state_store_find(const struct state_store *store, uint64_t origin,
+                                      const struct stored_block *parent, const int32_t *tokens, int32_t n_tokens);
+/* Siblings at position 0 may be of any origin. */
 struct stored_block *state_store_first_child(const struct state_store *store, const struct stored_block *parent);
 /* The block, made if need be, with one more reference. NULL: no memory, or its hash is another block's. */
-struct stored_block *state_store_acquire(struct state_store *store, struct stored_block *parent, const int32_t *tokens,
-                                         int32_t n_tokens);
+struct stored_block *state_store_acquire(struct state_store *store, uint64_t origin, struct stored_block *parent,
+                                         const int32_t *tokens, int32_t n_tokens);
 void state_store_retain(struct stored_block *block);
 void state_store_release(struct state_store *store, struct stored_block *block);
 

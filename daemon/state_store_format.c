@@ -7,8 +7,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "daemon/utf8.h"
+
 enum {
     FORMAT_VERSION = 1,
+    ORIGIN_VERSION = 2, /* of manifests that end with an origin */
 };
 
 static const char manifest_magic[8] = "npudses\n", block_magic[8] = "npudblk\n", end_magic[8] = "npudend\n";
@@ -20,7 +23,7 @@ enum {
     ALL_FLAGS = FLAG_PINNED | FLAG_KEPT | FLAG_NAMED,
 };
 
-/* Then: key_bytes of the key, tokens, hashes, without padding. */
+/* Then: key_bytes of the key, tokens, hashes, with ORIGIN_VERSION the origin, without padding. */
 struct manifest_header {
     char magic[8];
     uint32_t version, flags;
@@ -57,9 +60,9 @@ bool state_hash_equal(struct state_hash a, struct state_hash b)
     return a.low == b.low && a.high == b.high;
 }
 
-struct state_hash state_hash_root(const struct state_identity *identity)
+struct state_hash state_hash_root(const struct state_identity *identity, uint64_t origin)
 {
-    XXH128_hash_t hash = XXH3_128bits(identity, sizeof *identity);
+    XXH128_hash_t hash = XXH3_128bits_withSeed(identity, sizeof *identity, origin);
     return (struct state_hash){hash.low64, hash.high64};
 }
 
@@ -93,10 +96,15 @@ static uint64_t header_checksum(const void *header, size_t bytes)
 
 /* --- manifests ---------------------------------------------------------------------------------------------------- */
 
+static size_t origin_bytes(const struct manifest_header *header)
+{
+    return header->version == ORIGIN_VERSION ? sizeof(uint64_t) : 0;
+}
+
 void *state_manifest_encode(const struct state_manifest *manifest, size_t *ret_bytes)
 {
     struct manifest_header header = {
-        .version = FORMAT_VERSION,
+        .version = manifest->origin != 0 ? ORIGIN_VERSION : FORMAT_VERSION,
         .flags = (manifest->pinned ? FLAG_PINNED : 0u) | (manifest->kept ? FLAG_KEPT : 0u) |
                  (manifest->key != NULL ? FLAG_NAMED : 0u),
         .identity = manifest->identity,
@@ -112,7 +120,7 @@ void *state_manifest_encode(const struct state_manifest *manifest, size_t *ret_b
     memcpy(header.magic, manifest_magic, sizeof header.magic);
     size_t token_bytes = (size_t)manifest->n_tokens * sizeof *manifest->tokens;
     size_t hash_bytes = (size_t)manifest->n_blocks * sizeof *manifest->hashes;
-    size_t body = header.key_bytes + token_bytes + hash_bytes;
+    size_t body = header.key_bytes + token_bytes + hash_bytes + origin_bytes(&header);
     char *bytes = malloc(sizeof header + body);
     if (bytes == NULL)
         return NULL;
@@ -123,6 +131,7 @@ void *state_manifest_encode(const struct state_manifest *manifest, size_t *ret_b
         memcpy(at + header.key_bytes, manifest->tokens, token_bytes);
     if (hash_bytes > 0)
         memcpy(at + header.key_bytes + token_bytes, manifest->hashes, hash_bytes);
+    memcpy(at + header.key_bytes + token_bytes + hash_bytes, &manifest->origin, origin_bytes(&header));
     header.body_checksum = XXH3_64bits(at, body);
     header.checksum = header_checksum(&header, sizeof header);
     memcpy(bytes, &header, sizeof header);
@@ -135,9 +144,9 @@ static enum npu_status check_manifest_header(const struct manifest_header *heade
     const struct state_identity *identity = &header->identity;
     if (memcmp(header->magic, manifest_magic, sizeof header->magic) != 0)
         return npu_error_set(error, NPU_ERROR_INPUT, "it is not a saved session");
-    if (header->version != FORMAT_VERSION)
-        return npu_error_set(error, NPU_ERROR_INPUT, "it has format version %u, this npud reads %d", header->version,
-                             FORMAT_VERSION);
+    if (header->version != FORMAT_VERSION && header->version != ORIGIN_VERSION)
+        return npu_error_set(error, NPU_ERROR_INPUT, "it has format version %u, this npud reads %d and %d",
+                             header->version, FORMAT_VERSION, ORIGIN_VERSION);
     if (header->checksum != header_checksum(header, sizeof *header))
         return npu_error_set(error, NPU_ERROR_INPUT, "the checksum of its head is wrong");
     if (identity->block_tokens < 1 || identity->block_tokens > 1 << 16 || identity->n_vocab < 1 ||
@@ -156,7 +165,7 @@ static enum npu_status check_manifest_body(const struct state_manifest *manifest
         if (manifest->tokens[i] < 0 || (uint32_t)manifest->tokens[i] >= manifest->identity.n_vocab)
             return npu_error_set(error, NPU_ERROR_INPUT, "token %d is %d; the vocabulary has %u", i,
                                  manifest->tokens[i], manifest->identity.n_vocab);
-    struct state_hash hash = state_hash_root(&manifest->identity);
+    struct state_hash hash = state_hash_root(&manifest->identity, manifest->origin);
     const int32_t *tokens = manifest->tokens;
     for (int32_t i = 0; i < manifest->n_blocks; i++) {
         int32_t n = state_block_tokens(&manifest->identity, manifest->n_tokens, i);
@@ -184,9 +193,14 @@ static enum npu_status take_manifest_body(struct state_manifest *manifest, const
         manifest->key[header->key_bytes] = '\0';
         if (strlen(manifest->key) != header->key_bytes)
             return npu_error_set(error, NPU_ERROR_INPUT, "its key has a zero byte");
+        if (!utf8_is_valid(manifest->key, header->key_bytes))
+            return npu_error_set(error, NPU_ERROR_INPUT, "its key is not valid UTF-8");
     }
     memcpy(manifest->tokens, body + header->key_bytes, token_bytes);
     memcpy(manifest->hashes, body + header->key_bytes + token_bytes, hash_bytes);
+    memcpy(&manifest->origin, body + header->key_bytes + token_bytes + hash_bytes, origin_bytes(header));
+    if (header->version == ORIGIN_VERSION && manifest->origin == 0)
+        return npu_error_set(error, NPU_ERROR_INPUT, "it is said to be an import and does not say which");
     return check_manifest_body(manifest, error);
 }
 
@@ -202,7 +216,8 @@ enum npu_status state_manifest_decode(struct state_manifest *ret_manifest, const
     if (status != NPU_OK)
         return status;
     /* The bounds above keep this far from overflow. */
-    size_t body = header.key_bytes + header.n_tokens * sizeof(int32_t) + header.n_blocks * sizeof(struct state_hash);
+    size_t body = header.key_bytes + header.n_tokens * sizeof(int32_t) + header.n_blocks * sizeof(struct state_hash) +
+                  origin_bytes(&header);
     const char *at = (const char *)bytes + sizeof header;
     if (n - sizeof header < body)
         return npu_error_set(error, NPU_ERROR_INPUT, "it is cut short: %zu bytes of %zu", n, sizeof header + body);

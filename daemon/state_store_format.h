@@ -1,8 +1,10 @@
 /* The bytes of saved sessions: manifests, block files and exports, with their checksums.
  *
  * A manifest is a session: its tokens and the hashes of the blocks that hold their K/V. A block file is the K/V of one
- * block. Its hash is chained: it names the model, the numerics and every token up to the block's end. An export is a
- * manifest, block files one after the other, and an end record.
+ * block. Its hash is chained: it names the model, the numerics, the origin and every token up to the block's end. An export
+ * is a manifest without an origin (whoever takes it in gives it one), block files one after the other, and an end record.
+ *
+ * A manifest with an origin has version 2, all other files version 1.
  *
  * Numbers are in the byte order of the machine, as the K/V is; a file of the other order does not have the magic number.
  * Pure; any thread. */
@@ -29,7 +31,7 @@ struct state_hash {
 };
 
 bool state_hash_equal(struct state_hash a, struct state_hash b);
-struct state_hash state_hash_root(const struct state_identity *identity);
+struct state_hash state_hash_root(const struct state_identity *identity, uint64_t origin);
 struct state_hash state_hash_block(struct state_hash parent, const int32_t *tokens, int32_t n_tokens);
 
 enum {
@@ -42,7 +44,9 @@ enum {
 struct state_manifest {
     struct state_identity identity;
     uint64_t id;
-    char *key; /* or NULL; owned */
+    uint64_t
+        origin; /* of the K/V: 0: computed by who saved it; else the import that it, or what it depends on, came with */
+    char *key; /* or NULL, UTF-8; owned */
     bool pinned;
     bool kept; /* saved by request: worth saving again */
     uint32_t turns;

@@ -67,8 +67,8 @@ struct stored_block *stored_block_by_hash(const struct state_store *store, struc
 /* A block that is only a name, without references. NULL: no memory. */
 struct stored_block *stored_block_create(struct state_store *store, struct state_hash hash);
 /* Gives it its place in the tree. */
-void stored_block_place(struct state_store *store, struct stored_block *block, struct stored_block *parent,
-                        const int32_t *tokens, int32_t n_tokens);
+void stored_block_place(struct state_store *store, struct stored_block *block, uint64_t origin,
+                        struct stored_block *parent, const int32_t *tokens, int32_t n_tokens);
 /* One that nobody references goes, with its file. */
 void stored_block_sweep(struct state_store *store, struct stored_block *block);
 /* It has no file that can be used. */

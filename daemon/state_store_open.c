@@ -118,8 +118,8 @@ static bool takes_block(struct state_store *store, const struct state_manifest *
     if (block == NULL)
         return false;
     if (!block->known)
-        stored_block_place(store, block, parent, tokens, n_tokens);
-    else if (state_store_find(store, parent, tokens, n_tokens) != block)
+        stored_block_place(store, block, manifest->origin, parent, tokens, n_tokens);
+    else if (state_store_find(store, manifest->origin, parent, tokens, n_tokens) != block)
         return false; /* two prefixes with one hash: the first has it */
     if (block->state == STORED_BLOCK_PRESENT && block->file_bytes != state_store_block_file_bytes(store)) {
         char name[STATE_NAME_BYTES];

@@ -25,13 +25,13 @@ static json_t *key_value(const char *key)
 
 static json_t *session_value(const struct response_session *session)
 {
-    return json_pack("{s:s, s:s, s:o, s:s, s:I, s:I, s:{s:I, s:I}, s:I, s:b, s:b, s:I, s:I, s:I}", "id", session->id,
-                     "object", "session", "key", key_value(session->key), "state", session->state, "tokens",
-                     (json_int_t)session->tokens, "resident_tokens", (json_int_t)session->resident_tokens, "blocks",
-                     "own", (json_int_t)session->blocks_own, "shared", (json_int_t)session->blocks_shared, "bytes",
-                     (json_int_t)session->bytes, "on_disk", session->on_disk, "pinned", session->pinned, "turns",
-                     (json_int_t)session->turns, "created", (json_int_t)session->created, "last_used",
-                     (json_int_t)session->last_used);
+    return json_pack("{s:s, s:s, s:o, s:s, s:I, s:I, s:{s:I, s:I}, s:I, s:b, s:b, s:b, s:I, s:I, s:I}", "id",
+                     session->id, "object", "session", "key", key_value(session->key), "state", session->state,
+                     "tokens", (json_int_t)session->tokens, "resident_tokens", (json_int_t)session->resident_tokens,
+                     "blocks", "own", (json_int_t)session->blocks_own, "shared", (json_int_t)session->blocks_shared,
+                     "bytes", (json_int_t)session->bytes, "on_disk", session->on_disk, "pinned", session->pinned,
+                     "imported", session->imported, "turns", (json_int_t)session->turns, "created",
+                     (json_int_t)session->created, "last_used", (json_int_t)session->last_used);
 }
 
 /* Takes the value. */

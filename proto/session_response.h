@@ -16,6 +16,7 @@ struct response_session {
     uint64_t bytes; /* of all these blocks */
     bool on_disk; /* the state folder has it, perhaps as it was some turns ago */
     bool pinned;
+    bool imported;
     int64_t turns; /* requests so far */
     int64_t created, last_used; /* seconds since 1970 */
 };

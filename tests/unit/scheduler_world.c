@@ -163,3 +163,18 @@ void world_make_prompt(int32_t *tokens, int32_t n, int32_t seed)
     for (int32_t i = 0; i < n; i++)
         tokens[i] = (i * 7 + seed * 13 + i * i * seed) % WORLD_N_VOCAB;
 }
+
+void world_forge(char *file, size_t n)
+{
+    struct state_manifest manifest;
+    struct npu_error error;
+    size_t at = 0;
+    assert_int_equal(state_manifest_decode(&manifest, file, n, &at, &error), NPU_OK);
+    size_t one = STATE_BLOCK_HEADER_BYTES + manifest.identity.block_bytes;
+    for (int32_t i = 0; at + one + STATE_END_BYTES <= n; i++, at += one) {
+        memset(file + at + STATE_BLOCK_HEADER_BYTES, 0x5a, manifest.identity.block_bytes);
+        state_block_encode(file + at, &manifest.identity, manifest.hashes[i],
+                           state_block_tokens(&manifest.identity, manifest.n_tokens, i));
+    }
+    state_manifest_clear(&manifest);
+}

@@ -56,4 +56,7 @@ void world_run_to_end(struct world *world);
 /* From a few seeds, prompts that have beginnings in common. */
 void world_make_prompt(int32_t *tokens, int32_t n, int32_t seed);
 
+/* Other K/V in every block of an export, with checksums that are right. */
+void world_forge(char *file, size_t n);
+
 #endif

@@ -36,14 +36,14 @@ static int32_t new_full(struct kv_pool *pool, int32_t parent, int32_t value)
     fill(tokens, value);
     int32_t block = kv_pool_acquire(pool);
     assert_int_not_equal(block, KV_NO_BLOCK);
-    return kv_pool_seal(pool, block, parent, tokens);
+    return kv_pool_seal(pool, block, KV_ORIGIN_HERE, parent, tokens);
 }
 
 static int32_t look_up(struct kv_pool *pool, int32_t parent, int32_t value)
 {
     int32_t tokens[KV_BLOCK_TOKENS];
     fill(tokens, value);
-    return kv_pool_lookup(pool, parent, tokens);
+    return kv_pool_lookup(pool, KV_ORIGIN_HERE, parent, tokens);
 }
 
 static void test_a_pool_without_blocks_is_refused(void **state)
@@ -84,7 +84,7 @@ static void test_full_blocks_are_found_by_their_whole_prefix(void **state)
     assert_int_equal(look_up(pool, KV_NO_BLOCK, 2), c);
     assert_int_equal(look_up(pool, c, 2), KV_NO_BLOCK);
     assert_int_equal(look_up(pool, a, 3), KV_NO_BLOCK);
-    assert_int_equal(kv_pool_first_child(pool, KV_NO_BLOCK), c);
+    assert_int_equal(kv_pool_first_child(pool, KV_ORIGIN_HERE, KV_NO_BLOCK), c);
     assert_int_equal(kv_pool_next_sibling(pool, c), a);
     assert_int_equal(kv_pool_tokens(pool, b)[31], 2);
     kv_pool_destroy(pool);
@@ -182,6 +182,30 @@ static void test_held_and_pinned_blocks_are_counted_once(void **state)
     kv_pool_destroy(pool);
 }
 
+static void test_blocks_of_one_origin_are_not_found_in_the_name_of_another(void **state)
+{
+    (void)state;
+    struct kv_pool *pool = new_pool(8);
+    int32_t tokens[KV_BLOCK_TOKENS], blocks[3], behind[3];
+    fill(tokens, 1);
+    for (uint64_t origin = 0; origin < 3; origin++) {
+        assert_int_equal(kv_pool_lookup(pool, origin, KV_NO_BLOCK, tokens), KV_NO_BLOCK);
+        assert_int_equal(kv_pool_first_child(pool, origin, KV_NO_BLOCK), KV_NO_BLOCK);
+        blocks[origin] = kv_pool_seal(pool, kv_pool_acquire(pool), origin, KV_NO_BLOCK, tokens);
+        behind[origin] = kv_pool_seal(pool, kv_pool_acquire(pool), origin, blocks[origin], tokens);
+    }
+    assert_int_equal(kv_pool_count(pool).duplicates, 0);
+    for (uint64_t origin = 0; origin < 3; origin++) {
+        assert_int_equal(kv_pool_lookup(pool, origin, KV_NO_BLOCK, tokens), blocks[origin]);
+        assert_int_equal(kv_pool_lookup(pool, origin, blocks[origin], tokens), behind[origin]);
+        assert_int_equal(kv_pool_first_child(pool, origin, KV_NO_BLOCK), blocks[origin]);
+        assert_int_equal(kv_pool_next_sibling(pool, blocks[origin]), KV_NO_BLOCK);
+        assert_int_equal(kv_pool_first_child(pool, origin, blocks[origin]), behind[origin]);
+    }
+    assert_true(kv_pool_is_consistent(pool));
+    kv_pool_destroy(pool);
+}
+
 /* Random chains over a small alphabet, against a model that keeps each holder's token list. */
 static void test_random_chains_keep_the_pool_consistent(void **state)
 {
@@ -212,7 +236,7 @@ static void test_random_chains_keep_the_pool_consistent(void **state)
                 int32_t fresh = kv_pool_acquire(pool);
                 if (fresh == KV_NO_BLOCK)
                     continue;
-                int32_t sealed = kv_pool_seal(pool, fresh, parent, tokens);
+                int32_t sealed = kv_pool_seal(pool, fresh, KV_ORIGIN_HERE, parent, tokens);
                 /* Finding room may have taken the unreferenced block that was found before. */
                 assert_true(sealed == block || sealed == fresh);
                 block = sealed;
@@ -259,6 +283,7 @@ int main(void)
         cmocka_unit_test(test_a_chain_gives_up_its_end_first),
         cmocka_unit_test(test_forgotten_blocks_are_not_found_again),
         cmocka_unit_test(test_held_and_pinned_blocks_are_counted_once),
+        cmocka_unit_test(test_blocks_of_one_origin_are_not_found_in_the_name_of_another),
         cmocka_unit_test(test_random_chains_keep_the_pool_consistent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

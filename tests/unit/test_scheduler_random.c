@@ -24,7 +24,7 @@ static uint32_t random_below(uint32_t n)
 
 static struct job *random_job(void)
 {
-    static const char *const keys[] = {NULL, NULL, NULL, "a", "b"};
+    static const char *const keys[] = {NULL, NULL, NULL, "a", "b", "guest"};
     int32_t prompt[200];
     int32_t n = 1 + (int32_t)random_below(random_below(4) == 0 ? 180 : 50);
     world_make_prompt(prompt, n, (int32_t)random_below(3));
@@ -32,7 +32,7 @@ static struct job *random_job(void)
         for (int32_t i = (int32_t)random_below((uint32_t)n); i < n; i++)
             prompt[i] = (int32_t)random_below(WORLD_N_VOCAB);
     struct job *job = world_new_job(prompt, n, 1 + (int32_t)random_below(200));
-    job->sequence.key = keys[random_below(5)];
+    job->sequence.key = keys[random_below(6)];
     job->sequence.priority = (int)random_below(3);
     if (random_below(4) == 0)
         job->sequence.returns = ROW_RETURN_LOGITS;
@@ -210,8 +210,9 @@ struct disk {
     int n_deleted;
     bool waits[MAX_WAITERS]; /* for a save */
     char *file; /* the last export, or NULL */
+    bool forged; /* its K/V is wrong: nobody may get to see it */
     size_t file_bytes;
-    int n_restored, n_restarts, n_imports; /* so that the test knows that it tests something */
+    int n_restored, n_restarts, n_imports, n_forged; /* so that the test knows that it tests something */
 };
 
 static void on_saved(void *context, uint64_t id, int32_t n_tokens, const char *reason)
@@ -283,6 +284,7 @@ static void drop_file(struct disk *disk)
     free(disk->file);
     disk->file = NULL;
     disk->file_bytes = 0;
+    disk->forged = false;
 }
 
 /* While the export is read the world moves on. */
@@ -327,9 +329,15 @@ static void random_import(struct disk *disk)
     bool foreign = random_below(8) == 0, damaged = random_below(8) == 0;
     if (foreign)
         options.identity.numerics++;
+    if (!disk->forged && random_below(2) == 0) {
+        world_forge(disk->file, disk->file_bytes);
+        disk->forged = true;
+    }
+    static const char *const keys[] = {NULL, "b", "guest"};
+    const char *key = disk->forged ? "forged" : keys[random_below(3)]; /* no request says "forged" */
     if (damaged)
         disk->file[random_below((uint32_t)disk->file_bytes)] ^= 16;
-    enum npu_status status = session_import_create(&transfer, &options, disk->file, disk->file_bytes, NULL,
+    enum npu_status status = session_import_create(&transfer, &options, disk->file, disk->file_bytes, key,
                                                    WORLD_MAX_CONTEXT, world->now_us, &error);
     if (status == NPU_OK) {
         for (bool done = false; status == NPU_OK && !done;) {
@@ -340,8 +348,10 @@ static void random_import(struct disk *disk)
         bool keep = status == NPU_OK && random_below(8) > 0;
         assert_true((session_import_end(transfer, keep, world->now_us) != NULL) == keep);
         disk->n_imports += keep;
+        disk->n_forged += keep && disk->forged;
     }
-    assert_true(status == NPU_OK || (damaged && status == NPU_ERROR_INPUT));
+    bool taken = status != NPU_OK && strstr(error.message, "another key") != NULL;
+    assert_true(status == NPU_OK || ((damaged || taken) && status == NPU_ERROR_INPUT));
     if (damaged)
         drop_file(disk);
 }
@@ -507,8 +517,10 @@ static void run_random_on_disk(uint64_t seed, struct fake_options fake, struct s
             assert_true(scheduler_is_consistent(disk.world->scheduler));
         watch_for_starvation(disk.world, disk.jobs, stepped);
     }
-    print_message("%d restores, %d restarts, %d imports\n", disk.n_restored, disk.n_restarts, disk.n_imports);
-    assert_true(disk.n_restored > rounds / 2000 && disk.n_restarts > rounds / 4000 && disk.n_imports > rounds / 500);
+    print_message("%d restores, %d restarts, %d imports, %d of them forged\n", disk.n_restored, disk.n_restarts,
+                  disk.n_imports, disk.n_forged);
+    assert_true(disk.n_restored > rounds / 2000 && disk.n_restarts > rounds / 4000 && disk.n_imports > rounds / 500 &&
+                disk.n_forged > rounds / 1000);
     finish(&disk);
 }
 

@@ -654,6 +654,151 @@ static void test_random_operations_keep_every_position_right(void **state)
     end_world(world);
 }
 
+/* As an import does it: n tokens whose K/V is not what they give. */
+static struct session *import_forged(struct world *world, const int32_t *tokens, int32_t n, const char *key)
+{
+    struct session_record record = {
+        .key = key, .tokens = tokens, .n_tokens = n, .imported = true, .created_us = 1, .used_us = ++world->now_us};
+    struct session *session = session_bring_in(world->table, &record);
+    assert_non_null(session);
+    assert_int_equal(session->n_resident, 0);
+    assert_int_equal(session_reserve(world->table, session, n), n);
+    for (int32_t p = 0; p < n; p++)
+        world->slots[session->blocks[p / KV_BLOCK_TOKENS]][p % KV_BLOCK_TOKENS] = 0xbad;
+    session_commit(world->table, session, n);
+    session_close(world->table, session, ++world->now_us);
+    assert_true(session_table_is_consistent(world->table));
+    return session;
+}
+
+/* A request that does not hold what it finds against the tokens. */
+static struct session *open_named(struct world *world, const int32_t *tokens, int32_t n, const char *key,
+                                  struct cache_report *report)
+{
+    struct session_request request = {.tokens = tokens, .n_tokens = n, .max_cached = n - 1, .key = key};
+    struct session *session = session_open(world->table, &request, ++world->now_us, report);
+    assert_non_null(session);
+    return session;
+}
+
+static void test_an_import_is_found_by_its_key_only(void **state)
+{
+    (void)state;
+    struct world *world = new_world(64, 100);
+    int32_t tokens[200];
+    count_up(tokens, 200, 0);
+    const struct session *import = import_forged(world, tokens, 100, "guest");
+    uint64_t id = import->id;
+    struct session_request request = {.tokens = tokens, .n_tokens = 150, .max_cached = 149};
+    assert_int_equal(session_blocks_needed(world->table, &request), 5);
+    /* Not by its tokens, whole or cut, with or without a name; run holds all K/V against the tokens. */
+    struct cache_report report = run(world, tokens, 20, NULL, NULL);
+    assert_int_equal(report.n_cached, 0);
+    assert_int_equal(report.miss, CACHE_MISS_FIRST_USE);
+    assert_int_equal(report.source, CACHE_SOURCE_NONE);
+    assert_int_equal(report.known_id, 0);
+    assert_int_equal(run(world, tokens, 150, "other", NULL).n_cached, 20);
+    assert_int_equal(run(world, tokens, 150, NULL, NULL).n_cached, 149);
+    assert_int_equal(session_shared_blocks(world->table, session_by_id(world->table, id)), 0);
+    /* By its key: it goes on, and what is computed behind it stays apart, too. */
+    struct session *session = open_named(world, tokens, 160, "guest", &report);
+    assert_int_equal(session->id, id);
+    assert_int_equal(report.n_cached, 100);
+    assert_int_equal(report.source, CACHE_SOURCE_RESIDENT);
+    compute(world, session, 160);
+    session_close(world->table, session, ++world->now_us);
+    assert_int_equal(run(world, tokens, 200, NULL, NULL).n_cached, 150);
+    end_world(world);
+}
+
+static void test_imports_take_nothing_from_others_nor_from_each_other(void **state)
+{
+    (void)state;
+    struct world *world = new_world(64, 100);
+    int32_t tokens[200];
+    count_up(tokens, 200, 0);
+    run(world, tokens, 96, "here", NULL);
+    import_forged(world, tokens, 100, "one");
+    const struct session *second = import_forged(world, tokens, 100, "two");
+    assert_int_equal(session_shared_blocks(world->table, second), 0);
+    /* A chat under its name that begins alike is told of that history only. */
+    struct cache_report report;
+    tokens[50] = 1000;
+    struct session *session = open_named(world, tokens, 150, "two", &report);
+    assert_int_equal(session->origin, second->id);
+    assert_int_equal(report.n_cached, 50);
+    assert_int_equal(report.source_id, second->id);
+    assert_int_equal(report.differs_at, 50);
+    session_close(world->table, session, ++world->now_us);
+    /* Those that stand at the same place of different origins do not wait for each other. */
+    struct session *a = open_named(world, tokens + 100, 64, NULL, &report),
+                   *b = open_named(world, tokens + 100, 64, "one", &report);
+    assert_int_equal(report.n_cached, 0);
+    assert_false(session_awaits(a, b, 63));
+    session_close(world->table, a, ++world->now_us);
+    session_close(world->table, b, ++world->now_us);
+    end_world(world);
+}
+
+static void test_forks_of_an_import_stay_apart_and_get_no_name_of_here(void **state)
+{
+    (void)state;
+    struct world *world = new_world(64, 100);
+    int32_t tokens[200];
+    count_up(tokens, 200, 0);
+    struct npu_error error;
+    struct cache_report report;
+    run(world, tokens, 40, "here", NULL);
+    struct session *import = import_forged(world, tokens, 100, NULL), *fork, *unnamed;
+    assert_memory_equal(import->key, "import-", 7);
+    uint64_t origin = import->id;
+    assert_int_equal(session_fork(world->table, import, 90, "here", 5, &fork, &error), NPU_ERROR_INPUT);
+    assert_non_null(strstr(error.message, "another key"));
+    assert_int_equal(session_fork(world->table, import, 90, "fork", 5, &fork, &error), NPU_OK);
+    assert_int_equal(session_fork(world->table, fork, 80, NULL, 5, &unnamed, &error), NPU_OK);
+    assert_true(fork->origin == origin && unnamed->origin == origin);
+    int32_t parted[120];
+    memcpy(parted, tokens, sizeof parted);
+    parted[90] = 1000;
+    struct session *session = open_named(world, parted, 120, "fork", &report);
+    assert_int_equal(session->id, fork->id);
+    assert_int_equal(report.n_cached, 90);
+    session_close(world->table, session, ++world->now_us);
+    assert_int_equal(run(world, tokens, 200, NULL, NULL).n_cached, 40);
+    /* Where both have a name, what was computed here is used. */
+    struct session *here = session_by_key(world->table, "here");
+    assert_int_equal(session_fork(world->table, here, 40, "fork", 5, &unnamed, &error), NPU_OK);
+    assert_int_equal(run(world, tokens, 200, "fork", NULL).n_cached, 199);
+    end_world(world);
+}
+
+static void test_an_import_that_was_evicted_or_moved_out_stays_apart(void **state)
+{
+    (void)state;
+    struct world *world = new_world(8, 100);
+    int32_t tokens[200], others[200];
+    count_up(tokens, 200, 0);
+    count_up(others, 200, 1000);
+    struct session *import = import_forged(world, tokens, 100, "guest");
+    uint64_t id = import->id;
+    struct cache_report report;
+    struct session *session = open_named(world, tokens, 100, "guest", &report);
+    session_move_out(world->table, session);
+    assert_int_equal(session_move_in(world->table, session, 99), 96);
+    session_close(world->table, session, ++world->now_us);
+    run(world, others, 200, NULL, NULL);
+    import = session_by_id(world->table, id);
+    assert_int_equal(import->state, SESSION_EVICTED);
+    assert_int_equal(run(world, tokens, 100, NULL, NULL).miss, CACHE_MISS_FIRST_USE);
+    session = open_named(world, tokens, 100, "guest", &report);
+    assert_int_equal(session->id, id);
+    assert_int_equal(session->origin, id);
+    assert_int_equal(report.n_cached, 0);
+    assert_int_equal(report.miss, CACHE_MISS_EVICTED);
+    session_close(world->table, session, ++world->now_us);
+    end_world(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -676,6 +821,10 @@ int main(void)
         cmocka_unit_test(test_moving_out_and_in_keeps_the_history),
         cmocka_unit_test(test_a_transient_session_takes_nothing_and_leaves_nothing),
         cmocka_unit_test(test_random_operations_keep_every_position_right),
+        cmocka_unit_test(test_an_import_is_found_by_its_key_only),
+        cmocka_unit_test(test_imports_take_nothing_from_others_nor_from_each_other),
+        cmocka_unit_test(test_forks_of_an_import_stay_apart_and_get_no_name_of_here),
+        cmocka_unit_test(test_an_import_that_was_evicted_or_moved_out_stays_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,6 +64,7 @@ static void the_list_shows_every_session(void **state)
     assert_non_null(strstr(received,
                            "\"key\":\"a \\\"key\\\"\",\"state\":\"resident\",\"tokens\":70,\"resident_tokens\":64,"
                            "\"blocks\":{\"own\":1,\"shared\":2},\"bytes\":12288,\"on_disk\":true,\"pinned\":true,"
+                           "\"imported\":false,"
                            "\"turns\":3,\"created\":1000,\"last_used\":2000}"));
     assert_non_null(strstr(received, "\"key\":null,\"state\":\"busy\""));
     assert_non_null(strstr(received, "\"state\":\"on_disk\""));

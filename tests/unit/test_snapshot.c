@@ -483,6 +483,102 @@ static void test_every_wrong_byte_of_an_import_is_refused_and_leaves_nothing(voi
     fake_fs_destroy(other_fs);
 }
 
+/* The fake executor's answers hang on every bit of K/V, and each request's are checked: see scheduler_world. */
+static void test_forged_kv_reaches_nobody_who_does_not_name_it(void **state)
+{
+    (void)state;
+    struct fake_fs *fs = fake_fs_create(), *other_fs = fake_fs_create();
+    struct world *world = small_world(fs, 20, LARGE, 1), *other = small_world(other_fs, 20, LARGE, 1000);
+    uint64_t id;
+    ask(world, 1, 100, 30, "a", &id);
+    size_t n;
+    char *file = export_session(world, id, &n);
+    world_forge(file, n);
+    struct session *session;
+    assert_int_equal(import_session(other, file, n, &session), NPU_OK);
+    id = session->id;
+    assert_int_equal(session->n_resident, 129);
+    struct cache_report report = ask(other, 1, 100, 30, NULL, NULL);
+    assert_int_equal(report.n_cached, 0);
+    assert_int_equal(report.miss, CACHE_MISS_FIRST_USE);
+    /* Both are saved, with the same tokens, and found again each for itself. */
+    snapshots_checkpoint(scheduler_snapshots(other->scheduler));
+    world_run_to_end(other);
+    assert_true(state_store_has(other->store, id));
+    other = restart(other, other_fs, 20, LARGE);
+    assert_true(find(other, id)->origin == id);
+    report = ask(other, 1, 100, 30, NULL, NULL);
+    assert_int_equal(report.n_cached, 0); /* it had no name */
+    assert_int_equal(report.n_restored, 0);
+    assert_int_equal(ask(other, 1, 100, 30, "b", NULL).n_cached, 99);
+    snapshots_checkpoint(scheduler_snapshots(other->scheduler));
+    world_run_to_end(other);
+    other = restart(other, other_fs, 20, LARGE);
+    assert_int_equal(ask(other, 1, 100, 30, "b", NULL).n_restored, 99);
+    /* The export of it is one like others, and an import again where it goes. */
+    free(file);
+    file = export_session(other, id, &n);
+    assert_int_equal(import_session(world, file, n, &session), NPU_ERROR_INPUT); /* "a" was computed there */
+    delete (world, session_by_key(scheduler_sessions(world->scheduler), "a")->id);
+    assert_int_equal(import_session(world, file, n, &session), NPU_OK);
+    assert_true(session->origin == session->id && session->n_resident == 129);
+    assert_int_equal(ask(world, 1, 100, 30, NULL, NULL).n_cached, 0);
+    free(file);
+    world_destroy(world);
+    world_destroy(other);
+    fake_fs_destroy(fs);
+    fake_fs_destroy(other_fs);
+}
+
+static void test_an_import_with_its_key_comes_back_from_disk(void **state)
+{
+    (void)state;
+    struct fake_fs *fs = fake_fs_create(), *other_fs = fake_fs_create();
+    struct world *world = small_world(fs, 20, LARGE, 1), *other = small_world(other_fs, 20, LARGE, 1000);
+    uint64_t id, again;
+    ask(world, 1, 100, 30, "a", &id);
+    size_t n;
+    char *file = export_session(world, id, &n);
+    struct session *session;
+    assert_int_equal(import_session(other, file, n, &session), NPU_OK);
+    id = session->id;
+    snapshots_checkpoint(scheduler_snapshots(other->scheduler));
+    world_run_to_end(other);
+    other = restart(other, other_fs, 20, LARGE);
+    struct cache_report report = ask(other, 1, 100, 30, "a", &again);
+    assert_int_equal(again, id);
+    assert_int_equal(report.n_restored, 99);
+    assert_int_equal(report.source, CACHE_SOURCE_DISK);
+    free(file);
+    world_destroy(world);
+    world_destroy(other);
+    fake_fs_destroy(fs);
+    fake_fs_destroy(other_fs);
+}
+
+static void test_an_import_with_a_key_that_is_not_text_is_refused(void **state)
+{
+    (void)state;
+    struct fake_fs *fs = fake_fs_create();
+    struct world *world = small_world(fs, 20, LARGE, 1);
+    static const char *const keys[] = {"\xff\xfe", "a\xc3", "\xed\xa0\x80", "\xc0\x80"};
+    int32_t tokens[3] = {1, 2, 3};
+    struct session *session;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        struct state_manifest manifest = {
+            .identity = world_identity(), .id = 1, .key = (char *)keys[i], .tokens = tokens, .n_tokens = 3};
+        size_t n;
+        char *head = state_manifest_encode(&manifest, &n), *file = malloc(n + STATE_END_BYTES);
+        memcpy(file, head, n);
+        state_end_encode(file + n, 0);
+        assert_int_equal(import_session(world, file, n + STATE_END_BYTES, &session), NPU_ERROR_INPUT);
+        free(head);
+        free(file);
+    }
+    world_destroy(world);
+    fake_fs_destroy(fs);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -499,6 +595,9 @@ int main(void)
         cmocka_unit_test(test_a_device_that_gives_no_block_out_costs_the_save_only),
         cmocka_unit_test(test_an_exported_session_goes_on_elsewhere_from_memory_and_from_disk),
         cmocka_unit_test(test_every_wrong_byte_of_an_import_is_refused_and_leaves_nothing),
+        cmocka_unit_test(test_forged_kv_reaches_nobody_who_does_not_name_it),
+        cmocka_unit_test(test_an_import_with_its_key_comes_back_from_disk),
+        cmocka_unit_test(test_an_import_with_a_key_that_is_not_text_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

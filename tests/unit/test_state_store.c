@@ -97,7 +97,7 @@ static int32_t save(struct state_store *store, uint64_t id, const char *key, con
     int32_t n = 0, n_safe = 0, n_present = 0;
     for (; n < n_blocks_of(n_tokens); n++) {
         int32_t begin = n * KV_BLOCK_TOKENS, length = n_tokens - begin < 32 ? n_tokens - begin : 32;
-        struct stored_block *block = state_store_acquire(store, parent, tokens + begin, length);
+        struct stored_block *block = state_store_acquire(store, 0, parent, tokens + begin, length);
         if (block == NULL)
             break;
         blocks[n] = parent = block;
@@ -143,7 +143,7 @@ static int32_t restore(struct state_store *store, const int32_t *tokens, int32_t
     int32_t n = 0;
     while (n < n_tokens) {
         int32_t length = n_tokens - n < 32 ? n_tokens - n : 32;
-        struct stored_block *block = state_store_find(store, parent, tokens + n, length);
+        struct stored_block *block = state_store_find(store, 0, parent, tokens + n, length);
         if (block == NULL || block->state != STORED_BLOCK_PRESENT)
             break;
         struct state_event event = {.kind = STATE_EVENT_WRITTEN};

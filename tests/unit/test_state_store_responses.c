@@ -188,7 +188,7 @@ static bool save_session(struct state_store *store, uint64_t id, int64_t used_us
 {
     int32_t tokens[KV_BLOCK_TOKENS] = {(int32_t)id};
     struct state_priority priority = {.id = id, .used_us = used_us};
-    struct stored_block *block = state_store_acquire(store, NULL, tokens, KV_BLOCK_TOKENS);
+    struct stored_block *block = state_store_acquire(store, 0, NULL, tokens, KV_BLOCK_TOKENS);
     void *buffer = state_store_buffer(store);
     memset(buffer, 0, STATE_BLOCK_HEADER_BYTES + 96);
     bool saved = state_store_write(store, block, buffer, &priority);

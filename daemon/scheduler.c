@@ -1,4 +1,4 @@
-/* The queue, admission, and running a step. */
+/* Admission, and running a step. */
 #include "daemon/scheduler_state.h"
 
 #include <assert.h>
@@ -117,36 +117,7 @@ void scheduler_destroy(struct scheduler *scheduler)
     free(scheduler);
 }
 
-/* --- the queue ---------------------------------------------------------------------------------------------------- */
-
-static bool leaves_before(const struct sequence *a, const struct sequence *b)
-{
-    if (a->state != b->state)
-        return a->state == SEQUENCE_MOVED_OUT;
-    if (a->state == SEQUENCE_WAITING && a->priority != b->priority)
-        return a->priority > b->priority;
-    return a->order < b->order;
-}
-
-static void enqueue(struct scheduler *scheduler, struct sequence *sequence)
-{
-    struct sequence **link = &scheduler->first_waiting;
-    while (*link != NULL && leaves_before(*link, sequence))
-        link = &(*link)->next;
-    sequence->next = *link;
-    *link = sequence;
-    scheduler->n_waiting++;
-}
-
-static void dequeue(struct scheduler *scheduler, struct sequence *sequence)
-{
-    struct sequence **link = &scheduler->first_waiting;
-    while (*link != sequence)
-        link = &(*link)->next;
-    *link = sequence->next;
-    sequence->next = NULL;
-    scheduler->n_waiting--;
-}
+/* --- from the queue and back ---------------------------------------------------------------------------------------- */
 
 static void start_running(struct scheduler *scheduler, struct sequence *sequence)
 {
@@ -174,11 +145,11 @@ enum npu_status scheduler_submit(struct scheduler *scheduler, struct sequence *s
     if (n_blocks > total)
         return npu_error_set(error, NPU_ERROR_INPUT, "the prompt has %d tokens; the KV memory holds at most %d",
                              sequence->n_prompt, total * KV_BLOCK_TOKENS);
-    sequence->order = scheduler->n_submitted++;
+    sequence->order = sequence->turn = scheduler->clock++;
     sequence->submitted_us = scheduler->callbacks.now_us(scheduler->callbacks.context);
     sequence->state = SEQUENCE_WAITING;
     sequence->scheduler = scheduler;
-    enqueue(scheduler, sequence);
+    scheduler_enqueue(scheduler, sequence);
     return NPU_OK;
 }
 
@@ -204,14 +175,15 @@ void scheduler_cancel(struct scheduler *scheduler, struct sequence *sequence)
     case SEQUENCE_ENDED:
         return;
     case SEQUENCE_WAITING:
-        dequeue(scheduler, sequence);
+        scheduler_dequeue(scheduler, sequence);
         break;
     case SEQUENCE_MOVED_OUT:
-        dequeue(scheduler, sequence);
+        scheduler_dequeue(scheduler, sequence);
         close_session(scheduler, sequence);
         break;
     case SEQUENCE_RUNNING:
         stop_running(scheduler, sequence);
+        scheduler_end_turn(scheduler, sequence);
         close_session(scheduler, sequence);
         break;
     }
@@ -231,7 +203,7 @@ void scheduler_move_out(struct scheduler *scheduler, struct sequence *sequence)
     session_move_out(scheduler->sessions, sequence->session);
     sequence->state = SEQUENCE_MOVED_OUT;
     sequence->times_moved_out++;
-    enqueue(scheduler, sequence);
+    scheduler_enqueue(scheduler, sequence);
     scheduler->counters.moved_out++;
 }
 
@@ -330,10 +302,12 @@ static void begin_restoring(struct scheduler *scheduler, struct sequence *sequen
                                           on_restore_end, sequence);
 }
 
-/* False: the head of the queue has to wait. */
-static bool admit_first(struct scheduler *scheduler)
+/* False: nobody may leave the queue, or the one whose turn it is waits for memory. */
+static bool admit_next(struct scheduler *scheduler)
 {
-    struct sequence *sequence = scheduler->first_waiting;
+    struct sequence *sequence = scheduler_choose(scheduler);
+    if (sequence == NULL)
+        return false;
     struct session_request request = request_of(sequence);
     int32_t needed = session_blocks_needed(scheduler->sessions, &request);
     int32_t available = available_blocks(scheduler);
@@ -359,8 +333,11 @@ static bool admit_first(struct scheduler *scheduler)
         scheduler_fail(scheduler, sequence, &error);
         return true;
     }
-    dequeue(scheduler, sequence);
+    scheduler_dequeue(scheduler, sequence);
+    if (first_time)
+        sequence->order = scheduler->clock++;
     start_running(scheduler, sequence);
+    scheduler_end_turn(scheduler, sequence);
     prefetch(scheduler, sequence->session, sequence->session->n_resident);
     if (first_time) {
         sequence->started_us = now_us;
@@ -427,7 +404,7 @@ bool scheduler_step(struct scheduler *scheduler)
     for (;;) {
         int n_waiting = scheduler->n_waiting;
         while (scheduler->first_waiting != NULL && scheduler->n_running < scheduler->options.parallel)
-            if (!admit_first(scheduler))
+            if (!admit_next(scheduler))
                 break;
         if (scheduler->n_waiting < n_waiting) /* what they need is asked for now, not after the step */
             work_on_snapshots(scheduler);
@@ -514,14 +491,9 @@ const struct scheduler_counters *scheduler_count(const struct scheduler *schedul
 
 bool scheduler_is_consistent(const struct scheduler *scheduler)
 {
-    int n_waiting = 0, n_moved_out = 0;
-    for (const struct sequence *s = scheduler->first_waiting; s != NULL; s = s->next, n_waiting++) {
-        if (s->state != SEQUENCE_WAITING && s->state != SEQUENCE_MOVED_OUT)
-            return false;
-        if (s->next != NULL && !leaves_before(s, s->next))
-            return false;
-        n_moved_out += s->state == SEQUENCE_MOVED_OUT;
-    }
+    int n_moved_out = 0;
+    if (!scheduler_queue_is_consistent(scheduler, &n_moved_out))
+        return false;
     for (int i = 0; i < scheduler->n_running; i++) {
         const struct sequence *s = scheduler->running[i];
         if (s->state != SEQUENCE_RUNNING || s->session->state != SESSION_BUSY ||
@@ -530,7 +502,7 @@ bool scheduler_is_consistent(const struct scheduler *scheduler)
     }
     if (scheduler->snapshots != NULL && !snapshots_is_consistent(scheduler->snapshots, 0))
         return false;
-    return n_waiting == scheduler->n_waiting && scheduler->n_running <= scheduler->options.parallel &&
+    return scheduler->n_running <= scheduler->options.parallel &&
            session_count(scheduler->sessions, SESSION_BUSY) == scheduler->n_running + n_moved_out &&
            session_table_is_consistent(scheduler->sessions);
 }

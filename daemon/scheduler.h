@@ -1,7 +1,9 @@
 /* Who computes when. The scheduler queues sequences, admits them into sessions while there is memory, and fills each
- * step: one row for every sequence that decodes, then rows of waiting prompts, round robin, as many as keep the step under
- * a time target. When the KV pool runs out the youngest sequence is moved out: its blocks are given back, its tokens are
- * kept, and later it goes on with the same results.
+ * step. A place that becomes free goes to the highest priority; there to the request that runs the fewest sequences, so
+ * that one of many does not keep others out; there to the one that has not had a turn for longest. A step has one row
+ * for every sequence that decodes, then rows of waiting prompts, round robin, as many as keep it under a time target.
+ * When the KV pool runs out the youngest sequence is moved out: its blocks are given back, its tokens are kept, and
+ * later it goes on with the same results.
  *
  * Pure C: the world is an executor, a clock and callbacks. Owns the block pool and the sessions. Thread: one (the
  * engine's). */
@@ -40,6 +42,9 @@ struct sequence {
     const char *key; /* the session's, or NULL */
     bool keeps_session; /* its session is worth saving */
     int priority; /* larger ones leave the queue first */
+    uint64_t
+        request; /* those of one request have the same number and priority and are submitted in a row; 0: it is alone */
+    int request_size; /* sequences of its request; 0 counts as 1 */
     uint8_t returns; /* enum row_return: how the row of the last known token comes back; may change in on_row */
     uint8_t top_k; /* for ROW_RETURN_TOP_K */
     uint8_t prompt_returns; /* the same for the prompt's rows before the last; unless ROW_RETURN_NOTHING, nothing of the
@@ -57,7 +62,8 @@ struct sequence {
     uint32_t times_moved_out;
 
     /* The scheduler's. */
-    uint64_t order; /* by submission */
+    uint64_t order; /* by submission; once started, by start */
+    uint64_t turn; /* of the first of a request in the queue: when the request came, or last got or lost a place */
     uint64_t served_step; /* the last step that had prompt rows of it */
     int32_t n_delivered; /* prompt positions whose results the owner has */
     struct scheduler *scheduler;
@@ -92,6 +98,9 @@ struct scheduler_options {
 enum {
     SCHEDULER_IDLE_TARGET_MS = 250, /* step target while nobody decodes */
     SCHEDULER_MIN_PROMPT_ROWS = 8, /* in every step while a prompt waits */
+    /* With so many places, a request of more sequences than places leaves one to others: it takes turns anyway, and whoever
+     * comes while its sequences are long would wait for one to end. */
+    SCHEDULER_SHARED_PLACES = 4,
 };
 
 /* Borrows the executor, which must allow two rows, tables and returning rows a step. */
@@ -116,6 +125,19 @@ bool scheduler_step(struct scheduler *scheduler);
 
 int scheduler_running(const struct scheduler *scheduler);
 int scheduler_waiting(const struct scheduler *scheduler);
+
+/* The queue, by request. */
+struct scheduler_queue {
+    int requests; /* that have sequences in it; moved-out ones do not count */
+    int staying; /* of these, that still will when the free places are taken, if there is memory */
+    int spare_places; /* that nobody in the queue will take */
+};
+struct scheduler_queue scheduler_queue(const struct scheduler *scheduler);
+/* Sequences in the queue that would start before this one, which is not in it, if it came now; its request and priority
+ * count. */
+int scheduler_before(const struct scheduler *scheduler, const struct sequence *newcomer);
+/* Free places that it might take. */
+int scheduler_free_places(const struct scheduler *scheduler, const struct sequence *newcomer);
 struct session_table *scheduler_sessions(struct scheduler *scheduler);
 struct snapshots *scheduler_snapshots(struct scheduler *scheduler); /* NULL: there is no store */
 struct kv_pool *scheduler_pool(struct scheduler *scheduler);

@@ -1,4 +1,5 @@
-/* What scheduler.c (queue, admission, running a step) and scheduler_plan.c (filling a step) share. Private to them. */
+/* What scheduler.c (admission, running a step), scheduler_queue.c (the queue and its order) and scheduler_plan.c (filling a
+ * step) share. Private to them. */
 #ifndef DAEMON_SCHEDULER_STATE_H
 #define DAEMON_SCHEDULER_STATE_H
 
@@ -20,9 +21,9 @@ struct scheduler {
     struct snapshots *snapshots; /* or NULL */
     struct step_cost cost;
     struct scheduler_counters counters;
-    uint64_t n_submitted;
+    uint64_t clock; /* counts submissions, starts and ends */
 
-    struct sequence *first_waiting; /* moved-out ones by age, then by priority and age */
+    struct sequence *first_waiting; /* moved-out ones by age, then by priority and age: those of a request in a row */
     int n_waiting;
     struct sequence **running; /* options.parallel entries */
     int n_running;
@@ -36,6 +37,14 @@ struct scheduler {
     struct sequence **candidates; /* options.parallel entries */
     int *shares; /* options.parallel entries */
 };
+
+void scheduler_enqueue(struct scheduler *scheduler, struct sequence *sequence);
+void scheduler_dequeue(struct scheduler *scheduler, struct sequence *sequence);
+/* The request of this one, which is not in the queue, has got or lost a place: its next one goes behind others. */
+void scheduler_end_turn(struct scheduler *scheduler, const struct sequence *sequence);
+/* Whose turn it is when a place is free; stays in the queue. NULL: nobody's. */
+struct sequence *scheduler_choose(const struct scheduler *scheduler);
+bool scheduler_queue_is_consistent(const struct scheduler *scheduler, int *ret_moved_out);
 
 /* Fills rows, tables and runs for the next step; may move sequences out or fail one. False: no rows. */
 bool scheduler_plan(struct scheduler *scheduler);

@@ -20,12 +20,45 @@ static uint64_t now_us(void *context)
     return ((struct world *)context)->now_us;
 }
 
+static int running_of(const struct scheduler *scheduler, const struct sequence *one)
+{
+    int n = 0;
+    for (int i = 0; i < scheduler->n_running; i++) {
+        const struct sequence *other = scheduler->running[i];
+        n += other == one || (one->request != 0 && other->request == one->request);
+    }
+    return n;
+}
+
+/* It is this one's turn, and not that of any that still waits. */
+static void check_turn(const struct scheduler *scheduler, const struct job *job)
+{
+    const struct sequence *one = &job->sequence;
+    int parallel = scheduler->options.parallel, n = running_of(scheduler, one) - 1; /* it counts already */
+    bool is_wide = parallel >= SCHEDULER_SHARED_PLACES && one->request_size > parallel;
+    assert_true(n < (is_wide ? parallel - 1 : parallel));
+    for (const struct sequence *other = scheduler->first_waiting; other != NULL; other = other->next) {
+        int n_other = running_of(scheduler, other);
+        bool is_alone = one->request == 0 && other->request == 0;
+        bool is_sister = one->request != 0 && one->request == other->request;
+        assert_int_equal(other->state, SEQUENCE_WAITING);
+        if (parallel >= SCHEDULER_SHARED_PLACES && other->request_size > parallel && n_other >= parallel - 1)
+            continue;
+        assert_true(other->priority <= one->priority);
+        if (is_alone || is_sister)
+            assert_true(other->priority < one->priority || ((const struct job *)other)->submission > job->submission);
+        else
+            assert_true(other->priority < one->priority || n_other >= n);
+    }
+}
+
 static void on_start(void *context, struct sequence *sequence)
 {
-    (void)context;
+    struct world *world = context;
     struct job *job = (struct job *)sequence;
     assert_false(job->started);
     job->started = true;
+    check_turn(world->scheduler, job);
 }
 
 static int32_t on_row(void *context, struct sequence *sequence, int32_t position, const struct row_result *result)
@@ -142,6 +175,7 @@ struct job *world_new_job(const int32_t *prompt, int32_t n_prompt, int32_t n_out
 void world_submit(struct world *world, struct job *job)
 {
     struct npu_error error;
+    job->submission = world->n_submitted++;
     assert_int_equal(scheduler_submit(world->scheduler, &job->sequence, &error), NPU_OK);
 }
 

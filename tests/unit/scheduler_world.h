@@ -1,5 +1,5 @@
-/* A scheduler with a fake executor and a fake clock, and generations that hold every result against what it must be. With a
- * fake file system the sessions are saved there, by a store without a thread. For cmocka tests. */
+/* A scheduler with a fake executor and a fake clock, and generations that hold every result against what it must be, and every start
+ * against the order of the queue. With a fake file system the sessions are saved there, by a store without a thread. For cmocka tests. */
 #ifndef TESTS_SCHEDULER_WORLD_H
 #define TESTS_SCHEDULER_WORLD_H
 
@@ -23,6 +23,7 @@ struct job {
     int32_t tokens[WORLD_MAX_CONTEXT]; /* the prompt, then what came out */
     int32_t n_prompt, n_tokens, n_end;
     int32_t n_prompt_rows; /* delivered, in order */
+    uint64_t submission; /* which one of the world */
     bool started, ended, failed;
     char message[512];
     uint64_t first_token_us, last_token_us, longest_gap_us;
@@ -33,7 +34,7 @@ struct world {
     struct fake_executor *fake;
     struct scheduler *scheduler;
     struct state_store *store; /* or NULL */
-    uint64_t now_us;
+    uint64_t now_us, n_submitted;
 };
 
 extern const struct fake_options world_fake;

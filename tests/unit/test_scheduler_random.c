@@ -22,6 +22,22 @@ static uint32_t random_below(uint32_t n)
     return (uint32_t)((random_state >> 33) % n);
 }
 
+/* Some alone, others of requests that may have more sequences than there are places. */
+static void choose_request(struct sequence *sequence)
+{
+    static uint64_t n_requests;
+    static int n_left, size, priority;
+    if (n_left == 0) {
+        size = n_left = 1 + (int)random_below(random_below(2) == 0 ? 1 : 16);
+        priority = (int)random_below(3);
+        n_requests++;
+    }
+    n_left--;
+    sequence->request = size > 1 ? n_requests : 0;
+    sequence->request_size = size;
+    sequence->priority = priority;
+}
+
 static struct job *random_job(void)
 {
     static const char *const keys[] = {NULL, NULL, NULL, "a", "b", "guest"};
@@ -33,7 +49,7 @@ static struct job *random_job(void)
             prompt[i] = (int32_t)random_below(WORLD_N_VOCAB);
     struct job *job = world_new_job(prompt, n, 1 + (int32_t)random_below(200));
     job->sequence.key = keys[random_below(6)];
-    job->sequence.priority = (int)random_below(3);
+    choose_request(&job->sequence);
     if (random_below(4) == 0)
         job->sequence.returns = ROW_RETURN_LOGITS;
     if (random_below(10) == 0)

@@ -144,6 +144,7 @@ static bool fill_generation(const struct answer *answer, struct generation *gene
     generation->max_wait_ms = plan->queue->max_wait_ms;
     generation->timeout_ms = plan->queue->timeout_ms;
     generation->joins_previous = index > 0;
+    generation->request_size = answer->n_choices;
     generation->keeps_session = plan->keeps_session;
     generation->session_key = plan->session_key != NULL ? strdup(plan->session_key) : NULL;
     return generation->prompt != NULL && (plan->session_key == NULL || generation->session_key != NULL) &&

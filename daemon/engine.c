@@ -34,6 +34,7 @@ static void share_metrics(struct engine *engine)
     metrics->kv = scheduler_kv_counters(engine->scheduler);
     metrics->running = scheduler_running(engine->scheduler);
     metrics->waiting = scheduler_waiting(engine->scheduler);
+    metrics->waiting_requests = scheduler_queue(engine->scheduler).requests;
     metrics->paused = 0;
     for (const struct generation_state *s = engine->first_active; s != NULL; s = s->next)
         metrics->paused += s->sequence.paused;
@@ -145,6 +146,7 @@ static void free_engine(struct engine *engine)
     sampler_scratch_destroy(engine->scratch);
     mask_worker_destroy(engine->masks);
     free(engine->end_tokens);
+    free(engine->places_ms);
     free(engine);
 }
 
@@ -247,6 +249,11 @@ enum npu_status engine_create(struct engine **ret_engine, const struct engine_op
         status = sampler_scratch_create(&engine->scratch, executor->n_vocab, error);
     if (status == NPU_OK)
         status = scheduler_create(&engine->scheduler, &scheduler, executor, &callbacks, error);
+    if (status == NPU_OK) {
+        engine->places_ms = calloc((size_t)options->parallel, sizeof *engine->places_ms);
+        if (engine->places_ms == NULL)
+            status = npu_error_set(error, NPU_ERROR_MEMORY, "no memory for the engine");
+    }
     if (status != NPU_OK) {
         free_engine(engine);
         return status;

@@ -23,7 +23,7 @@ struct engine_options {
     int32_t context; /* positions per session */
     int parallel; /* generations that run at once; more wait */
     int step_target_ms; /* while anybody decodes */
-    int queue; /* requests that may wait; more end with FAILURE_QUEUE_FULL; 0: any number */
+    int queue; /* requests that may wait, of any number of generations; more end with FAILURE_QUEUE_FULL; 0: any number */
     /* Where sessions survive eviction and restart; made if it is not there, and used by one engine at a time. NULL: nothing
      * is written or read. Only read by engine_create. */
     const char *state_dir;

@@ -1,4 +1,4 @@
-/* What engine.c (life and messages), engine_work.c (generations in the engine thread) and engine_sessions.c (requests about
+/* What engine.c (life and messages), engine_work.c (generations in the engine thread), engine_queue.c (which may wait) and engine_sessions.c (requests about
  * sessions) share. Private to them. */
 #ifndef DAEMON_ENGINE_INTERNAL_H
 #define DAEMON_ENGINE_INTERNAL_H
@@ -56,8 +56,11 @@ struct engine {
     int32_t *end_tokens; /* those that end a generation */
     int n_end_tokens;
     struct generation_state *first_active, **last_active; /* submitted and not finished */
+    uint64_t n_requests; /* submitted so far: the last one's number */
     bool last_was_refused; /* the request of the last submission found the queue full */
+    uint32_t last_retry_after_ms; /* what it was told */
     double service_ms; /* moving average: how long a generation runs; 0: none has yet */
+    double *places_ms; /* options.parallel entries, for the estimate of a wait */
     struct engine_metrics metrics;
     struct state_store *store; /* or NULL */
     struct state_identity identity;
@@ -78,6 +81,10 @@ enum npu_status engine_open_state(struct engine *engine, struct npu_error *error
 void engine_beat(struct engine *engine); /* the watchdog's sign of life */
 struct scheduler_callbacks engine_callbacks(struct engine *engine);
 void engine_take_submissions(struct engine *engine);
+/* Fails the generation if it may not even wait. It is not submitted yet. */
+bool engine_may_queue(struct engine *engine, struct generation_state *state);
+/* When one like it would start if it came now, within what Retry-After may say. */
+uint32_t engine_retry_after_ms(const struct engine *engine, const struct generation_state *state);
 void engine_heed_wishes(struct engine *engine); /* cancel, pause, deadlines */
 bool engine_post_events(struct engine *engine); /* false: nothing to post */
 void engine_cancel_all(struct engine *engine);

@@ -29,7 +29,8 @@ struct engine_metrics {
     uint64_t failed[FAILURE_CONSTRAINT + 1]; /* by enum generation_failure, of those that ended in FINISH_ERROR */
     uint64_t prompt_tokens, cached_tokens; /* of generations that began to run */
     uint64_t output_tokens;
-    int running, waiting, paused;
+    int running, waiting, paused; /* generations */
+    int waiting_requests; /* with generations that have not begun to run; what the queue bounds */
     struct histogram queue, first_token, token_gap;
     struct histogram step[STEP_COST_BUCKETS]; /* by bucket of rows: 1, 2, 4, ... */
     uint64_t steps, failed_steps, decode_rows, prompt_rows, moved_out;

@@ -144,64 +144,6 @@ struct scheduler_callbacks engine_callbacks(struct engine *engine)
     return (struct scheduler_callbacks){engine, engine_now_us, on_start, on_row, on_failed, engine_on_restored};
 }
 
-/* --- the queue's bounds ------------------------------------------------------------------------------------------- */
-
-/* How long a new generation of this priority may expect to wait: those before it, at the rate at which running ones end. */
-static double expected_wait_ms(const struct engine *engine, int priority)
-{
-    int n_before = 0;
-    for (const struct generation_state *s = engine->first_active; s != NULL; s = s->next)
-        n_before += s->sequence.state == SEQUENCE_MOVED_OUT ||
-                    (s->sequence.state == SEQUENCE_WAITING && s->sequence.priority >= priority);
-    if (n_before == 0 && scheduler_running(engine->scheduler) < engine->options.parallel)
-        return 0;
-    return (n_before + 1) * engine->service_ms / engine->options.parallel;
-}
-
-static uint32_t retry_after_ms(const struct engine *engine)
-{
-    double wait_ms = expected_wait_ms(engine, 0);
-    return wait_ms < 1000 ? 1000 : wait_ms > 600000 ? 600000 : (uint32_t)wait_ms;
-}
-
-/* Requests that wait; those of many choices count once. */
-static int waiting_requests(const struct engine *engine)
-{
-    int n = 0;
-    for (const struct generation_state *s = engine->first_active; s != NULL; s = s->next)
-        n += s->sequence.state == SEQUENCE_WAITING && !s->generation->joins_previous;
-    return n;
-}
-
-/* Fails the generation if it may not even wait. */
-static bool may_queue(struct engine *engine, struct generation_state *state)
-{
-    const struct generation *generation = state->generation;
-    const struct engine_options *options = &engine->options;
-    char message[200];
-    bool refused = generation->joins_previous && engine->last_was_refused;
-    int free_places = options->parallel - scheduler_running(engine->scheduler); /* those that wait may take them */
-    if (!generation->joins_previous && options->queue > 0)
-        refused = waiting_requests(engine) >= options->queue + free_places;
-    engine->last_was_refused = refused;
-    if (refused) {
-        snprintf(message, sizeof message, "%d generations are running and %d requests wait, as many as may",
-                 scheduler_running(engine->scheduler), options->queue);
-        state->retry_after_ms = retry_after_ms(engine);
-        generation_state_fail(state, FAILURE_QUEUE_FULL, message);
-        return false;
-    }
-    double wait_ms = expected_wait_ms(engine, generation->priority);
-    if (generation->max_wait_ms > 0 && wait_ms > generation->max_wait_ms) {
-        snprintf(message, sizeof message, "it would wait about %.0f ms; max_wait_ms is %u", wait_ms,
-                 generation->max_wait_ms);
-        state->retry_after_ms = retry_after_ms(engine);
-        generation_state_fail(state, FAILURE_WAIT, message);
-        return false;
-    }
-    return true;
-}
-
 /* --- submission --------------------------------------------------------------------------------------------------- */
 
 static void begin(struct engine *engine, struct generation_state *state)
@@ -218,7 +160,11 @@ static void begin(struct engine *engine, struct generation_state *state)
         generation_state_fail(state, FAILURE_MEMORY, error.message);
         return;
     }
-    if (!may_queue(engine, state))
+    if (!generation->joins_previous)
+        engine->n_requests++;
+    state->sequence.request = engine->n_requests;
+    state->sequence.request_size = generation->request_size;
+    if (!engine_may_queue(engine, state))
         return;
     if (generation->n_prompt > engine->options.context) {
         snprintf(error.message, sizeof error.message, "the prompt has %d tokens; the context has %d",
@@ -271,7 +217,7 @@ static void heed(struct engine *engine, struct generation_state *state, uint64_t
     } else if (generation->max_wait_ms > 0 && sequence->state == SEQUENCE_WAITING &&
                age_ms >= generation->max_wait_ms) {
         snprintf(message, sizeof message, "it has waited for %u ms, its max_wait_ms", generation->max_wait_ms);
-        state->retry_after_ms = retry_after_ms(engine);
+        state->retry_after_ms = engine_retry_after_ms(engine, state);
         generation_state_fail(state, FAILURE_WAIT, message);
     }
     bool pause = atomic_load_explicit(&state->pause_wanted, memory_order_relaxed);

@@ -123,6 +123,7 @@ struct generation {
     uint32_t max_wait_ms; /* in the queue; 0: any time */
     uint32_t timeout_ms; /* from submission to the end; 0: any time */
     bool joins_previous; /* of the same request as the one submitted before: the queue counts them as one */
+    int request_size; /* generations of that request; 0 counts as 1 */
     /* Called on the loop thread for each event; takes ownership of it. */
     void (*on_event)(struct generation_event *event, void *context);
     void *context;

@@ -57,6 +57,8 @@ static void write_generations(struct prometheus *writer, const struct engine_met
     prometheus_gauge(writer, "npud_generations_running", "Generations that hold a place and KV memory.",
                      metrics->running);
     prometheus_gauge(writer, "npud_generations_waiting", "Generations in the queue.", metrics->waiting);
+    prometheus_gauge(writer, "npud_requests_waiting", "Requests in the queue, which --queue bounds.",
+                     metrics->waiting_requests);
     prometheus_gauge(writer, "npud_generations_paused", "Running generations whose clients do not read.",
                      metrics->paused);
     prometheus_counter(writer, "npud_generations_moved_out_total",

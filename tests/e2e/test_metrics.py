@@ -84,7 +84,7 @@ def test_running_and_waiting_are_seen(start):
         lines = answer.iter_lines()
         next(lines)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(npud.post, prompt="x", max_wait_ms=3000)
+            waiting = pool.submit(npud.post, prompt="x")
             metrics = read_metrics(npud)
             while metrics["npud_generations_waiting"] == 0:
                 metrics = read_metrics(npud)
@@ -92,4 +92,4 @@ def test_running_and_waiting_are_seen(start):
             assert metrics['npud_sessions{state="busy"}'] == 1
             assert metrics["npud_connections"] >= 2
             answer.close()
-            assert waiting.result().status_code in (200, 503)
+            assert waiting.result().status_code == 200

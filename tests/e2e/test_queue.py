@@ -19,9 +19,9 @@ def single(start):
 
 
 @contextlib.contextmanager
-def occupied(npud):
+def occupied(npud, **fields):
     """The only place is taken by a long stream; leaving ends it."""
-    with httpx.stream("POST", npud.base_url + "/v1/completions", json=LONG, timeout=120) as answer:
+    with httpx.stream("POST", npud.base_url + "/v1/completions", json=LONG | fields, timeout=120) as answer:
         lines = answer.iter_lines()
         next(lines)
         yield lines
@@ -73,6 +73,36 @@ def test_request_of_many_choices_takes_one_place_in_the_queue(single):
         assert [len(answer.result().json()["choices"]) for answer in waiting] == [5, 5]
 
 
+def read_some(lines, n):
+    for _ in range(n):
+        next(lines)
+
+
+def test_request_of_many_long_generations_keeps_nobody_out(start):
+    npud = start("--parallel", "4", "--queue", "1")
+    many = {**LONG, "prompt": ["Once", "Twice"], "n": 40}
+    with httpx.stream("POST", npud.base_url + "/v1/completions", json=many, timeout=120) as answer:
+        assert answer.status_code == 200
+        lines = answer.iter_lines()
+        read_some(lines, 20)
+        wait_waiting(npud, 77)
+        assert read_metrics(npud)["npud_requests_waiting"] == 1
+        for priority in (0, 5, 9):  # one after the other
+            assert npud.post(**SHORT, priority=priority, max_wait_ms=60000).status_code == 200
+        assert npud.post(**SHORT, max_wait_ms=1).status_code == 200  # at once, and it is known that it is at once
+        assert npud.post(**SHORT, n=2).status_code == 429  # would wait, as only one may
+        assert read_metrics(npud)["npud_generations_waiting"] == 77
+
+
+def test_wait_for_generations_of_known_length_is_known(single):
+    single.complete("One, two,", max_tokens=20, ignore_eos=True)
+    with occupied(single) as lines:
+        read_some(lines, 40)
+        answer = single.post(**SHORT, max_wait_ms=100)  # it has 3,000 tokens to go; the average is 20
+        error = error_of(answer, 503, "wait_too_long")
+        assert "would wait" in error["message"]
+
+
 def test_larger_priority_leaves_the_queue_first(start):
     npud = start("--parallel", "1")
     order = []
@@ -95,7 +125,7 @@ def test_larger_priority_leaves_the_queue_first(start):
 
 
 def test_max_wait_ends_a_wait_that_became_too_long(single):
-    with occupied(single):
+    with occupied(single, stop="no such text"):  # nobody knows that it takes all its tokens
         began = time.monotonic()
         answer = single.post(**SHORT, max_wait_ms=300)
         assert time.monotonic() - began >= 0.3

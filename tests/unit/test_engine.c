@@ -598,6 +598,7 @@ static void the_queue_is_bounded_by_requests(void **state)
         jobs[i] = new_job(&f, 20, i, 100);
         jobs[i]->generation->ignore_eos = true;
         jobs[i]->generation->joins_previous = i > 0 && i < 10; /* one request of ten choices, ten of one */
+        jobs[i]->generation->request_size = i < 10 ? 10 : 1;
         submit(jobs[i]);
     }
     for (int i = 0; i < 20; i++) {
@@ -614,6 +615,45 @@ static void the_queue_is_bounded_by_requests(void **state)
     assert_true(n_refused >= 5);
     for (int i = 0; i < 20; i++)
         end_job(jobs[i]);
+    tear_down(&f);
+}
+
+static void one_request_is_served_beside_another_of_many_long_generations(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct engine_options options = default_options;
+    options.queue = 1; /* of requests: the one of many is servable */
+    set_up(&f, default_fake, options, 200);
+    struct job *jobs[30], *other;
+    struct engine_metrics metrics = {0};
+    for (int i = 0; i < 30; i++) {
+        jobs[i] = new_job(&f, 20, 1 + i % 2, 250);
+        jobs[i]->generation->ignore_eos = true;
+        jobs[i]->generation->joins_previous = i > 0;
+        jobs[i]->generation->request_size = 30;
+        submit(jobs[i]);
+    }
+    while (jobs[0]->n_tokens == 0)
+        uv_run(&f.loop, UV_RUN_ONCE);
+    while (metrics.waiting != 27 || metrics.waiting_requests != 1) /* three of four places are taken */
+        engine_metrics_get(f.engine, &metrics);
+    for (int i = 0; i < 3; i++) {
+        other = new_job(&f, 20, 3, 2);
+        other->generation->priority = i;
+        other->generation->max_wait_ms = 1000000;
+        submit(other);
+        run_until_finished(other);
+        assert_true(other->reason != FINISH_ERROR);
+        check_greedy(other);
+        end_job(other);
+    }
+    assert_false(jobs[29]->finished);
+    for (int i = 0; i < 30; i++) {
+        run_until_finished(jobs[i]);
+        check_greedy(jobs[i]);
+        end_job(jobs[i]);
+    }
     tear_down(&f);
 }
 
@@ -908,6 +948,7 @@ int main(void)
         cmocka_unit_test(a_failing_device_ends_the_generations_of_its_step),
         cmocka_unit_test(a_prompt_that_can_never_fit_is_refused),
         cmocka_unit_test(the_queue_is_bounded_by_requests),
+        cmocka_unit_test(one_request_is_served_beside_another_of_many_long_generations),
         cmocka_unit_test(waiting_and_running_have_their_own_limits),
         cmocka_unit_test(a_paused_generation_waits_and_others_go_on),
         cmocka_unit_test(closing_cancels_what_is_left_and_tells_everyone),

@@ -67,6 +67,7 @@ static void the_numbers_are_those_of_the_engine(void **state)
     struct engine_metrics *metrics = &f->engine.metrics;
     metrics->running = 3;
     metrics->waiting = 4;
+    metrics->waiting_requests = 2;
     metrics->paused = 1;
     metrics->prompt_tokens = 1000;
     metrics->cached_tokens = 900;
@@ -83,6 +84,7 @@ static void the_numbers_are_those_of_the_engine(void **state)
     assert_non_null(strstr(received, "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
     static const char *const samples[] = {
         "npud_generations_waiting 4",
+        "npud_requests_waiting 2",
         "npud_generations_paused 1",
         "npud_prompt_tokens_total 1000",
         "npud_cached_tokens_total 900",

@@ -64,18 +64,20 @@ enum npu_status session_import_create(struct session_import **ret_import, const 
     if (status == NPU_OK && memcmp(&manifest->identity, &options->identity, sizeof manifest->identity) != 0)
         transfer->n_blocks = 0;
     if (status == NPU_OK) {
-        int64_t created_us = manifest->created_us - options->unix_offset_us;
+        int64_t created_us = 0; /* by the clock of sessions */
+        if (__builtin_sub_overflow(manifest->created_us, options->unix_offset_us, &created_us))
+            created_us = 0;
         struct session_record record = {
             .key = key != NULL ? key : manifest->key,
             .tokens = manifest->tokens,
             .n_tokens = manifest->n_tokens,
             .turns = manifest->turns,
             .kept = true,
-            .imported = transfer->n_blocks > 0, /* else only its tokens are taken: the K/V is computed here */
+            .imported = true,
             .created_us = created_us > 0 && (uint64_t)created_us < now_us ? (uint64_t)created_us : now_us,
             .used_us = now_us,
         };
-        if (record.imported && record.key != NULL && session_key_is_of_here(options->sessions, record.key))
+        if (record.key != NULL && session_key_is_of_here(options->sessions, record.key))
             status =
                 npu_error_set(error, NPU_ERROR_INPUT,
                               "a session that was computed here has the key of the imported one: delete it, or give "

@@ -556,6 +556,42 @@ static void test_an_import_with_its_key_comes_back_from_disk(void **state)
     fake_fs_destroy(other_fs);
 }
 
+static void test_an_import_may_name_any_time_and_takes_no_name_from_others(void **state)
+{
+    (void)state;
+    struct fake_fs *fs = fake_fs_create();
+    struct world *world = small_world(fs, 20, LARGE, 100);
+    static const int64_t times[] = {INT64_MAX, INT64_MIN, -1, 0, 50};
+    int32_t tokens[3] = {1, 2, 3};
+    struct transfer_options options = transfer_of(world);
+    for (size_t i = 0; i < 2 * sizeof times / sizeof *times; i++) {
+        struct state_manifest manifest = {.identity = world_identity(),
+                                          .id = 1,
+                                          .key = (char *)"again",
+                                          .created_us = times[i / 2],
+                                          .used_us = times[i / 2],
+                                          .tokens = tokens,
+                                          .n_tokens = 3};
+        options.unix_offset_us = i % 2 == 0 ? 1000 : -1000;
+        size_t n;
+        struct session_import *transfer;
+        struct npu_error error;
+        char *head = state_manifest_encode(&manifest, &n), *file = malloc(n + STATE_END_BYTES);
+        memcpy(file, head, n);
+        state_end_encode(file + n, 0);
+        assert_int_equal(session_import_create(&transfer, &options, file, n + STATE_END_BYTES, NULL, WORLD_MAX_CONTEXT,
+                                               world->now_us, &error),
+                         NPU_OK);
+        const struct session *session = session_import_end(transfer, true, world->now_us);
+        assert_true(session->created_us > 0 && session->created_us <= world->now_us);
+        assert_true(session->origin == session->id); /* though nothing but tokens came */
+        free(head);
+        free(file);
+    }
+    world_destroy(world);
+    fake_fs_destroy(fs);
+}
+
 static void test_an_import_with_a_key_that_is_not_text_is_refused(void **state)
 {
     (void)state;
@@ -597,6 +633,7 @@ int main(void)
         cmocka_unit_test(test_every_wrong_byte_of_an_import_is_refused_and_leaves_nothing),
         cmocka_unit_test(test_forged_kv_reaches_nobody_who_does_not_name_it),
         cmocka_unit_test(test_an_import_with_its_key_comes_back_from_disk),
+        cmocka_unit_test(test_an_import_may_name_any_time_and_takes_no_name_from_others),
         cmocka_unit_test(test_an_import_with_a_key_that_is_not_text_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -136,6 +136,12 @@ static int prompt_rows(const struct scheduler *scheduler)
     int decoding = scheduler->n_decode_rows;
     int max_rows = scheduler->executor->max_rows;
     double target = decoding > 0 ? scheduler->options.step_target_ms : SCHEDULER_IDLE_TARGET_MS;
+    /* Where a step without prompts already takes that long (a large model, a machine that is taken), few rows would cost
+     * nearly as much as many: up to two and a half times such a step then, so that the next bucket, which is taken to cost
+     * twice as much until it was tried, is tried. */
+    double least = scheduler->cost.measured_ms[step_cost_bucket(decoding > 0 ? decoding : 1)];
+    if (target < 2.5 * least)
+        target = 2.5 * least;
     int total = step_cost_rows_within(&scheduler->cost, target, max_rows);
     if (total < decoding + SCHEDULER_MIN_PROMPT_ROWS) {
         /* A bucket costs the same full or not. */

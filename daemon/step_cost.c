@@ -27,11 +27,20 @@ void step_cost_learn(struct step_cost *cost, int n_rows, double ms)
         *measured = 1e-6;
 }
 
+/* The first measurement from a bucket on; 0: none. */
+static double next_measured(const struct step_cost *cost, int bucket)
+{
+    double ms = 0;
+    for (int i = bucket; i < STEP_COST_BUCKETS && ms <= 0; i++)
+        ms = cost->measured_ms[i];
+    return ms;
+}
+
 double step_cost_estimate(const struct step_cost *cost, int bucket)
 {
     double below = 0;
     for (int i = 0; i <= bucket; i++) {
-        double ms = cost->measured_ms[i];
+        double ms = below > 0 ? next_measured(cost, i) : cost->measured_ms[i];
         if (below > 0) {
             if (ms <= 0 || ms > 2 * below)
                 ms = 2 * below;
@@ -40,9 +49,7 @@ double step_cost_estimate(const struct step_cost *cost, int bucket)
         }
         below = ms;
     }
-    for (int i = bucket + 1; below <= 0 && i < STEP_COST_BUCKETS; i++)
-        below = cost->measured_ms[i];
-    return below;
+    return below > 0 ? below : next_measured(cost, bucket);
 }
 
 int step_cost_rows_within(const struct step_cost *cost, double target_ms, int max_rows)

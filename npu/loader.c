@@ -7,6 +7,7 @@
 
 #include "npu/executor.h"
 #include "npu/gguf.h"
+#include "npu/host_memory.h"
 #include "npu/model.h"
 #include "npu/opencl/opencl_executor.h"
 #include "npu/opencl/self_check.h"
@@ -22,17 +23,9 @@ enum {
 static uint64_t available_memory(const struct device_profile *profile)
 {
     uint64_t bytes = profile->global_memory;
-    if (profile->unified_memory) {
-        FILE *file = fopen("/proc/meminfo", "r");
-        char line[128];
-        unsigned long long kib = 0;
-        while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-            if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1 && (uint64_t)kib * 1024 < bytes)
-                bytes = (uint64_t)kib * 1024;
-        }
-        if (file != NULL)
-            fclose(file);
-    }
+    uint64_t host = profile->unified_memory ? host_memory_available("") : UINT64_MAX;
+    if (host < bytes)
+        bytes = host;
     return bytes - bytes / 8;
 }
 

@@ -7,6 +7,9 @@
 #include "proto/json_reader.h"
 #include "proto/response_json.h"
 
+/* Longer than any context; the time that a text without a space takes grows faster than its length. */
+#define MAX_CONTENT_BYTES ((size_t)1 << 20)
+
 static bool out_of_memory(struct api_error *error)
 {
     return api_error_set(error, API_ERROR_OUT_OF_MEMORY, NULL, "not enough memory for the request");
@@ -19,6 +22,10 @@ static bool read_content(struct tokenize_request *request, const json_t *object,
         return api_error_set(error, API_ERROR_MISSING_PARAMETER, "content", "content is required: a string");
     if (!json_is_string(content))
         return json_refuse(error, "content", content, false, "a string");
+    if (json_string_length(content) > MAX_CONTENT_BYTES)
+        return api_error_set(error, API_ERROR_BODY_TOO_LARGE, "content",
+                             "content: %zu bytes, at most %zu are tokenized", json_string_length(content),
+                             MAX_CONTENT_BYTES);
     request->content = json_copy_string(content, &request->length);
     return request->content != NULL || out_of_memory(error);
 }

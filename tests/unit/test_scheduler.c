@@ -170,6 +170,33 @@ static void test_a_prompt_moves_by_eight_rows_even_when_one_row_passes_the_targe
     world_destroy(world);
 }
 
+static void test_a_prompt_takes_many_rows_where_even_a_step_of_one_passes_the_target(void **state)
+{
+    (void)state;
+    struct fake_options fake = world_fake;
+    fake.max_rows = 256;
+    struct world *world = world_create(fake, world_options);
+    world->fake->step_us = 1000000; /* a machine that is taken: every launch waits for its turn */
+    world->fake->row_us = 1000;
+    int32_t prompt[WORLD_MAX_CONTEXT];
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 1);
+    struct job *talk = world_new_job(prompt, 1, 100);
+    world_submit(world, talk);
+    for (int i = 0; i < 3; i++)
+        scheduler_step(world->scheduler);
+    world_make_prompt(prompt, WORLD_MAX_CONTEXT, 2);
+    struct job *book = world_new_job(prompt, 350, 1);
+    world_submit(world, book);
+    uint64_t before = world->fake->n_steps;
+    while (book->first_token_us == 0)
+        scheduler_step(world->scheduler);
+    assert_true(world->fake->n_steps - before <= 6);
+    world_run_to_end(world);
+    free(talk);
+    free(book);
+    world_destroy(world);
+}
+
 static void test_a_short_question_does_not_wait_for_a_book(void **state)
 {
     (void)state;
@@ -458,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_no_step_passes_the_executors_limits_and_all_finish),
         cmocka_unit_test(test_prompt_rows_keep_the_step_under_the_target_while_others_decode),
         cmocka_unit_test(test_a_prompt_moves_by_eight_rows_even_when_one_row_passes_the_target),
+        cmocka_unit_test(test_a_prompt_takes_many_rows_where_even_a_step_of_one_passes_the_target),
         cmocka_unit_test(test_a_short_question_does_not_wait_for_a_book),
         cmocka_unit_test(test_the_same_prompt_at_once_is_computed_once),
         cmocka_unit_test(test_cancelling_works_in_queue_in_prefill_and_in_decode),

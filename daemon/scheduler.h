@@ -98,8 +98,8 @@ struct scheduler_options {
 enum {
     SCHEDULER_IDLE_TARGET_MS = 250, /* step target while nobody decodes */
     SCHEDULER_MIN_PROMPT_ROWS = 8, /* in every step while a prompt waits */
-    /* With so many places, a request of more sequences than places leaves one to others: it takes turns anyway, and whoever
-     * comes while its sequences are long would wait for one to end. */
+    /* With so many places, requests of more sequences than places leave one to others: they take turns anyway, and whoever
+     * comes while their sequences are long would wait for one to end. */
     SCHEDULER_SHARED_PLACES = 4,
 };
 

@@ -64,10 +64,20 @@ static int running_of(const struct scheduler *scheduler, const struct sequence *
     return n;
 }
 
-static int places_for(const struct scheduler *scheduler, const struct sequence *one)
+/* Of a request of more sequences than places; all such leave a place to others. */
+static bool is_wide(const struct scheduler *scheduler, const struct sequence *one)
 {
     int parallel = scheduler->options.parallel;
-    return parallel >= SCHEDULER_SHARED_PLACES && one->request_size > parallel ? parallel - 1 : parallel;
+    return parallel >= SCHEDULER_SHARED_PLACES && one->request_size > parallel;
+}
+
+/* Wide ones that may start, if places are free. */
+static int room_for_wide(const struct scheduler *scheduler)
+{
+    int room = scheduler->options.parallel - 1;
+    for (int i = 0; i < scheduler->n_running; i++)
+        room -= is_wide(scheduler, scheduler->running[i]);
+    return room > 0 ? room : 0;
 }
 
 /* What one request has in the queue: a row of neighbours. */
@@ -98,16 +108,16 @@ static const struct sequence *skip_moved_out(const struct scheduler *scheduler, 
 struct sequence *scheduler_choose(const struct scheduler *scheduler)
 {
     struct sequence *best = NULL, *previous = NULL;
-    int fewest = 0;
+    int fewest = 0, room = room_for_wide(scheduler);
     for (struct sequence *s = scheduler->first_waiting; s != NULL; previous = s, s = s->next) {
         if (s->state == SEQUENCE_MOVED_OUT) /* it had its turn, and others hold its memory */
             return s;
         if (best != NULL && s->priority < best->priority)
             break;
-        if (previous != NULL && same_request(previous, s))
+        if ((previous != NULL && same_request(previous, s)) || (room == 0 && is_wide(scheduler, s)))
             continue;
         int n = running_of(scheduler, s);
-        if (n < places_for(scheduler, s) && (best == NULL || n < fewest || (n == fewest && s->turn < best->turn))) {
+        if (best == NULL || n < fewest || (n == fewest && s->turn < best->turn)) {
             best = s;
             fewest = n;
         }
@@ -117,15 +127,15 @@ struct sequence *scheduler_choose(const struct scheduler *scheduler)
 
 struct scheduler_queue scheduler_queue(const struct scheduler *scheduler)
 {
-    int n_moved_out, n_takers = 0, n_lone = 0;
+    int n_moved_out, n_wide = 0, n_others = 0, n_lone = 0;
     struct scheduler_queue queue = {0, 0, 0};
     struct queued_request request = request_at(skip_moved_out(scheduler, &n_moved_out));
     for (; request.first != NULL; request = request_at(request.next)) {
-        int room = places_for(scheduler, request.first) - running_of(scheduler, request.first);
-        n_takers += smaller(request.n, room);
+        *(is_wide(scheduler, request.first) ? &n_wide : &n_others) += request.n;
         n_lone += request.n == 1;
         queue.requests++;
     }
+    int n_takers = n_others + smaller(n_wide, room_for_wide(scheduler));
     int n_free = scheduler->options.parallel - scheduler->n_running;
     n_free = n_free > n_moved_out ? n_free - n_moved_out : 0;
     queue.spare_places = n_free > n_takers ? n_free - n_takers : 0;
@@ -137,8 +147,9 @@ struct scheduler_queue scheduler_queue(const struct scheduler *scheduler)
 
 int scheduler_before(const struct scheduler *scheduler, const struct sequence *newcomer)
 {
-    int n_before, place = running_of(scheduler, newcomer) + 1; /* within its request */
-    const struct sequence *first = skip_moved_out(scheduler, &n_before);
+    int n_moved_out, n_wide = 0, n_others = 0;
+    int place = running_of(scheduler, newcomer) + 1; /* within its request */
+    const struct sequence *first = skip_moved_out(scheduler, &n_moved_out);
     struct queued_request request;
     for (request = request_at(first); request.first != NULL; request = request_at(request.next))
         if (same_request(request.first, newcomer))
@@ -146,20 +157,22 @@ int scheduler_before(const struct scheduler *scheduler, const struct sequence *n
     for (request = request_at(first); request.first != NULL; request = request_at(request.next)) {
         if (request.first->priority < newcomer->priority)
             break;
-        int ahead = place - running_of(scheduler, request.first); /* as many as bring it level */
-        if (request.first->priority > newcomer->priority || same_request(request.first, newcomer))
-            n_before += request.n;
-        else if (ahead > 0)
-            n_before += smaller(ahead, request.n);
+        int n = request.n;
+        if (request.first->priority == newcomer->priority && !same_request(request.first, newcomer)) {
+            int ahead = place - running_of(scheduler, request.first); /* as many as bring it level */
+            n = ahead > 0 ? smaller(ahead, n) : 0;
+        }
+        *(is_wide(scheduler, request.first) ? &n_wide : &n_others) += n;
     }
-    return n_before;
+    if (!is_wide(scheduler, newcomer) && scheduler->n_running < scheduler->options.parallel)
+        n_wide = smaller(n_wide, room_for_wide(scheduler)); /* the others may not take the place that is free */
+    return n_moved_out + n_wide + n_others;
 }
 
 int scheduler_free_places(const struct scheduler *scheduler, const struct sequence *newcomer)
 {
     int n_free = scheduler->options.parallel - scheduler->n_running;
-    int n_kept = scheduler->options.parallel - places_for(scheduler, newcomer);
-    return n_free > n_kept ? n_free - n_kept : 0;
+    return is_wide(scheduler, newcomer) ? smaller(n_free, room_for_wide(scheduler)) : n_free;
 }
 
 bool scheduler_queue_is_consistent(const struct scheduler *scheduler, int *ret_moved_out)

@@ -30,19 +30,26 @@ static int running_of(const struct scheduler *scheduler, const struct sequence *
     return n;
 }
 
+static bool is_wide(const struct scheduler *scheduler, const struct sequence *one)
+{
+    return scheduler->options.parallel >= SCHEDULER_SHARED_PLACES && one->request_size > scheduler->options.parallel;
+}
+
 /* It is this one's turn, and not that of any that still waits. */
 static void check_turn(const struct scheduler *scheduler, const struct job *job)
 {
     const struct sequence *one = &job->sequence;
-    int parallel = scheduler->options.parallel, n = running_of(scheduler, one) - 1; /* it counts already */
-    bool is_wide = parallel >= SCHEDULER_SHARED_PLACES && one->request_size > parallel;
-    assert_true(n < (is_wide ? parallel - 1 : parallel));
+    int n = running_of(scheduler, one) - 1, n_wide = -is_wide(scheduler, one); /* it counts already */
+    for (int i = 0; i < scheduler->n_running; i++)
+        n_wide += is_wide(scheduler, scheduler->running[i]);
+    bool wide_may_start = n_wide < scheduler->options.parallel - 1;
+    assert_true(wide_may_start || !is_wide(scheduler, one));
     for (const struct sequence *other = scheduler->first_waiting; other != NULL; other = other->next) {
         int n_other = running_of(scheduler, other);
         bool is_alone = one->request == 0 && other->request == 0;
         bool is_sister = one->request != 0 && one->request == other->request;
         assert_int_equal(other->state, SEQUENCE_WAITING);
-        if (parallel >= SCHEDULER_SHARED_PLACES && other->request_size > parallel && n_other >= parallel - 1)
+        if (!wide_may_start && is_wide(scheduler, other))
             continue;
         assert_true(other->priority <= one->priority);
         if (is_alone || is_sister)

@@ -65,12 +65,13 @@ static void run_until_started(struct world *world, const struct job *job)
         assert_true(scheduler_step(world->scheduler));
 }
 
-static void test_a_request_of_more_sequences_than_places_leaves_one_to_others(void **state)
+static void test_requests_of_more_sequences_than_places_leave_one_to_others(void **state)
 {
     (void)state;
     struct world *world = create_world(4);
     struct job *many[MANY];
-    submit_request(world, many, 1, MANY, 100);
+    submit_request(world, many, 8, MANY / 2, 100);
+    submit_request(world, many + MANY / 2, 9, MANY / 2, 100);
     for (int i = 0; i < 10; i++)
         scheduler_step(world->scheduler);
     assert_int_equal(count_started(many, MANY), 3);
@@ -239,11 +240,17 @@ static void test_the_place_that_many_leave_free_is_spare(void **state)
     struct scheduler_queue queue = scheduler_queue(world->scheduler);
     assert_true(queue.requests == 1 && queue.staying == 1 && queue.spare_places == 1);
     assert_int_equal(scheduler_free_places(world->scheduler, &many[MANY - 1]->sequence), 0);
+    struct job *more[8];
+    submit_request(world, more, 2, 8, 30); /* may not take it either */
+    assert_int_equal(scheduler_queue(world->scheduler).spare_places, 1);
     struct sequence newcomer = {.request = 9, .priority = 5};
     assert_int_equal(scheduler_free_places(world->scheduler, &newcomer), 1);
     assert_int_equal(scheduler_before(world->scheduler, &newcomer), 0);
+    newcomer.request_size = MANY;
+    assert_int_equal(scheduler_before(world->scheduler, &newcomer), 1);
     world_run_to_end(world);
     free_jobs(many, MANY);
+    free_jobs(more, 8);
     world_destroy(world);
 }
 
@@ -280,7 +287,7 @@ static void test_those_before_a_newcomer_are_foretold(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_request_of_more_sequences_than_places_leaves_one_to_others),
+        cmocka_unit_test(test_requests_of_more_sequences_than_places_leave_one_to_others),
         cmocka_unit_test(test_a_request_that_fits_takes_all_places),
         cmocka_unit_test(test_one_sequence_waits_for_one_of_many_to_end_and_no_more),
         cmocka_unit_test(test_many_are_not_kept_out_by_an_endless_row_of_single_ones),

@@ -314,6 +314,7 @@ static void random_export(struct disk *disk)
         return;
     assert_int_equal(session_export_create(&transfer, &options, session, &error), NPU_OK);
     drop_file(disk);
+    disk->forged = session->origin != KV_ORIGIN_HERE; /* it may be: nothing says what that import was */
     const void *piece;
     size_t n;
     enum export_state at;

@@ -337,6 +337,7 @@ mod tests {
         for (kind, text) in [
             (Kind::JsonSchema, r#"{"items": {"maxItems": 1000000000}}"#.into()),
             (Kind::JsonSchema, r#"{"multipleOf": 99999989}"#.into()),
+            (Kind::JsonSchema, r#"{"type": "integer", "minimum": 1e30, "maximum": 1e31}"#.into()),
             (Kind::JsonSchema, r#"{"allOf": [{"multipleOf": 997}, {"multipleOf": 991}]}"#.into()),
             (Kind::JsonSchema, format!(r#"{{"allOf": [{}]}}"#, patterns.join(","))),
             (Kind::JsonSchema, format!(r#"{{"properties": {{{}}}}}"#, properties.join(","))),

@@ -16,6 +16,8 @@ const MAX_LENGTH: u64 = 10_000;
 /// grows exponentially with the one and in proportion to the other.
 const MAX_PATTERNS_THAT_MEET: f64 = 8.0;
 const MAX_MULTIPLE_OF: f64 = 10_000.0;
+/// Bounds of numbers: what every JSON reader takes exactly (2^53); beyond 2^63 the grammar library would take others.
+const MAX_BOUND: f64 = 9_007_199_254_740_992.0;
 /// Each is compared with each other.
 const MAX_PATTERN_PROPERTIES: usize = 32;
 /// Of the squares of how many properties each object has: the time that their grammar takes grows so. 2000 in one
@@ -100,6 +102,12 @@ impl<'a> Walk<'a> {
                 if keyword == "minProperties" && value.as_u64().is_some_and(|least| least > most) {
                     return Err(invalid(&at, "more than 1 is supported for properties only that are required"));
                 }
+            }
+            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum"
+                if value.as_f64().is_some_and(|bound| bound.abs() > MAX_BOUND) =>
+            {
+                let message = format!("at {at}: {value} lies outside of -2^53 to 2^53, the bounds that are supported");
+                return Err(Failure::new(Status::Limit, message));
             }
             "minLength" | "maxLength" => check_count(&at, value, MAX_LENGTH)?,
             "patternProperties" if value.as_object().is_some_and(|object| object.len() > MAX_PATTERN_PROPERTIES) => {

@@ -73,7 +73,6 @@ def follows(npud, key=None):
     return answer["choices"][0]["text"], answer["timings"]["cache"]
 
 
-@pytest.mark.short
 def test_forged_kv_changes_no_answer_but_to_who_names_it(start, honest, tmp_path):
     other = start("--state-dir", tmp_path)
     session = take_in(other, forge(honest["data"]), key="evil")

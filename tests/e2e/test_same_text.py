@@ -71,7 +71,6 @@ def test_forked_at_any_position(fresh, expected):
         assert ask(fresh, prompt_cache_key=f"fork {n}")[0] == expected
 
 
-@pytest.mark.short
 def test_cut_back_to_any_position(fresh, expected):
     for n in (390, 333, 64, 33, 32, 1):
         choices, cache = ask(fresh, prompt_cache_key="cut")

@@ -142,7 +142,6 @@ def test_unknown_device_is_told_with_what_there_is():
     assert status == 1 and len(lines) == 1 and "7" in lines[0], lines
 
 
-@pytest.mark.short
 def test_device_by_index_and_by_name(start):
     for selector in ("0", "portable"):
         npud = start("--device", selector)

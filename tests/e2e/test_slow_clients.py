@@ -90,7 +90,6 @@ def wait_for(npud, name, value, seconds=60):
         time.sleep(0.05)
 
 
-@pytest.mark.short
 def test_slow_client_pauses_and_gets_everything_when_it_reads(serve):
     npud = serve()
     expected = text_of(npud, STREAM["prompt"][0], max_tokens=STREAM["max_tokens"], ignore_eos=True)

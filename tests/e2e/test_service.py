@@ -186,7 +186,6 @@ def test_user_without_a_cache_folder_is_told_so(open_folder):
     assert status == 1 and "XDG_CACHE_HOME" in lines[-1], lines
 
 
-@pytest.mark.short
 def test_one_cpu_gives_the_same_text(start, npud):
     alone = start(prefix=["taskset", "-c", "0"])
     prompts = ["The capital of France is", "Once upon a time"]

@@ -94,7 +94,6 @@ def restart(start, folder, *options):
 # ---- restart ----
 
 
-@pytest.mark.short
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stop", "kill"])
 def test_next_turn_after_a_restart_finds_its_old_tokens(start, tmp_path, alone, number):
     npud = restart(start, tmp_path)

@@ -150,16 +150,5 @@ char *chat_chunk_frame(const struct response_head *head, const struct chat_delta
                        const struct response_usage *usage, const struct response_timings *timings, size_t *ret_length)
 {
     json_t *root = root_value(head, "chat.completion.chunk", chunk_choices(delta));
-    bool ok = root != NULL;
-    if (ok && with_usage)
-        ok = json_object_set_new(root, "usage", delta == NULL ? response_usage_value(usage) : json_null()) == 0;
-    if (ok && timings != NULL)
-        ok = json_object_set_new(root, "timings", response_timings_value(timings)) == 0;
-    if (!ok) {
-        json_decref(root);
-        return NULL;
-    }
-    size_t length;
-    char *json = response_dump(root, &length);
-    return response_frame(json, length, ret_length);
+    return response_chunk_frame(root, with_usage, delta == NULL ? usage : NULL, timings, ret_length);
 }

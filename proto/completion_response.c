@@ -97,18 +97,7 @@ char *completion_chunk_frame(const struct response_head *head, const struct resp
         return NULL;
     }
     json_t *root = completion_value(head, list);
-    bool ok = root != NULL;
-    if (ok && with_usage)
-        ok = json_object_set_new(root, "usage", choice == NULL ? response_usage_value(usage) : json_null()) == 0;
-    if (ok && timings != NULL)
-        ok = json_object_set_new(root, "timings", response_timings_value(timings)) == 0;
-    if (!ok) {
-        json_decref(root);
-        return NULL;
-    }
-    size_t length;
-    char *json = response_dump(root, &length);
-    return response_frame(json, length, ret_length);
+    return response_chunk_frame(root, with_usage, choice == NULL ? usage : NULL, timings, ret_length);
 }
 
 char *completion_error_frame(const struct api_error *error, size_t *ret_length)

@@ -107,3 +107,20 @@ char *response_frame(char *json, size_t length, size_t *ret_length)
     free(json);
     return event;
 }
+
+char *response_chunk_frame(json_t *root, bool with_usage, const struct response_usage *usage,
+                           const struct response_timings *timings, size_t *ret_length)
+{
+    bool ok = root != NULL;
+    if (ok && with_usage)
+        ok = json_object_set_new(root, "usage", usage != NULL ? response_usage_value(usage) : json_null()) == 0;
+    if (ok && timings != NULL)
+        ok = json_object_set_new(root, "timings", response_timings_value(timings)) == 0;
+    if (!ok) {
+        json_decref(root);
+        return NULL;
+    }
+    size_t length;
+    char *json = response_dump(root, &length);
+    return response_frame(json, length, ret_length);
+}

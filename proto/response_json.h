@@ -17,4 +17,9 @@ char *response_dump(json_t *value, size_t *ret_length);
 /* Takes JSON of length bytes, or NULL: the frame of an event without a name. */
 char *response_frame(char *json, size_t length, size_t *ret_length);
 
+/* The SSE frame of a chunk of a streamed answer; takes root, which may be NULL. with_usage: it has a usage, null where usage
+ * is NULL. timings may be NULL: none. NULL: no memory. */
+char *response_chunk_frame(json_t *root, bool with_usage, const struct response_usage *usage,
+                           const struct response_timings *timings, size_t *ret_length);
+
 #endif
